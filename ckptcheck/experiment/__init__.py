@@ -1,0 +1,1 @@
+"""The resume experiment: what a target is, the processes that train it, and what they say."""

@@ -1,0 +1,20 @@
+"""A digest names the algorithm that made it; unlike ones are never compared."""
+
+from dataclasses import dataclass
+from typing import Final
+
+XXH3_128: Final = "xxh3_128"
+"""XXH3 with 128 bits over the logical row-major bytes."""
+LINEAR_128: Final = "linear_128"
+"""Two position-keyed sums modulo 2**64: the same on every device, and shards add up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """128 bits that stand for a tensor's or value's content, with the algorithm that made them."""
+
+    algorithm: str
+    value: bytes
+
+    def __str__(self) -> str:
+        return f"{self.algorithm}:{self.value.hex()}"
