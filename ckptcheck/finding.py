@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
-type Json = None | bool | int | float | str | list[Json] | dict[str, Json]
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 SCHEMA: Final = 1
 """Version of the JSON layout of a result."""

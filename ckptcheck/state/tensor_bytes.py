@@ -123,7 +123,9 @@ def _fold(blocks: list[int], ratio: int) -> int:
 def _table(device: torch.device) -> torch.Tensor:
     """Odd 64-bit coefficients of shape (2, 65536), made by splitmix64 from the position; no generator is drawn from."""
     if device not in _coefficients:
-        rows = [[_as_signed(_splitmix(seed + place * 0x632BE59BD9B4E019) | 1) for place in range(_BLOCK)] for seed in _SEEDS]
+        rows = [
+            [_as_signed(_splitmix(seed + place * 0x632BE59BD9B4E019) | 1) for place in range(_BLOCK)] for seed in _SEEDS
+        ]
         _coefficients[device] = torch.tensor(rows, dtype=torch.int64).to(device)
     return _coefficients[device]
 

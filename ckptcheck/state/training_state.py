@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ckptcheck.state.digest import Digest
 from ckptcheck.state.tensor import TensorRef, TensorSpec
 
-type Scalar = bool | int | float | str
+Scalar: TypeAlias = bool | int | float | str
 
 SECTIONS = ("schedule", "scaler", "ema", "data", "extra")
 """The parts of a training state that are trees of their own: paths of a state_dict to entries."""

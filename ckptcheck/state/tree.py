@@ -1,5 +1,6 @@
 """Nested Python values (state_dicts) as flat leaves with paths, and one canonical text for a plain value."""
 
+import math
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -9,6 +10,8 @@ MAX_DEPTH: Final = 64
 MAX_SPLIT: Final = 32
 """Longer sequences of plain values are one leaf: a data order of 60,000 indices is one value, not 60,000."""
 
+_DECIMAL_BITS: Final = 10_000
+"""Python refuses to write larger integers in decimal."""
 _PLAIN = (bool, int, float, str, bytes, complex, type(None))
 
 
@@ -62,10 +65,12 @@ def canonical(value: Any) -> str:
     depend on their order; numpy scalars and arrays count with dtype, shape and bytes. Anything else is
     known by its class name only: see `is_plain`.
     """
+    if isinstance(value, int) and value.bit_length() > _DECIMAL_BITS:
+        return hex(value)
     if isinstance(value, bool) or value is None or isinstance(value, int | str):
         return repr(value)
     if isinstance(value, float):
-        return repr(value) if value == value else f"nan:{struct.pack('>d', value).hex()}"
+        return repr(value) if not math.isnan(value) else f"nan:{struct.pack('>d', value).hex()}"
     if isinstance(value, bytes):
         return f"bytes:{value.hex()}"
     if isinstance(value, complex):

@@ -1,0 +1,92 @@
+"""The library calls that commands make, as a type, so that a test can hand in others."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+import click
+
+from ckptcheck.finding import Result
+from ckptcheck.progress import Progress
+
+
+class Verbs(Protocol):
+    """What `ckptcheck.verbs` offers to the command line."""
+
+    def verify(
+        self,
+        target: str,
+        *,
+        steps: int = 20,
+        resume_at: Sequence[int] = (),
+        device: str = "cpu",
+        resume_device: str | None = None,
+        quick: bool = False,
+        policy: str = "exact",
+        deterministic: bool = False,
+        repeats: int = 1,
+        rtol: float = 0.0,
+        atol: float = 0.0,
+        freeze: Mapping[str, str] = {},
+        timeout_s: float = 600.0,
+        seed: int = 0,
+        jobs: int | None = None,
+        select: Sequence[str] = ("CK",),
+        ignore: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> Result:
+        """Run the resume experiment."""
+
+    def save(
+        self,
+        target: str,
+        *,
+        steps: int,
+        output: Path,
+        trace: Path | None = None,
+        store: bool = False,
+        device: str = "cpu",
+        seed: int = 0,
+        timeout_s: float = 600.0,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Train to a step and save."""
+
+    def resume(
+        self,
+        target: str,
+        checkpoint: Path,
+        *,
+        steps: int,
+        output: Path,
+        store: bool = False,
+        device: str = "cpu",
+        seed: int = 0,
+        timeout_s: float = 600.0,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Load, go on and record."""
+
+    def compare(
+        self,
+        left: Path,
+        right: Path,
+        *,
+        rtol: float = 0.0,
+        atol: float = 0.0,
+        select: Sequence[str] = ("CK",),
+        ignore: Sequence[str] = (),
+    ) -> Result:
+        """Compare two traces."""
+
+    def demo(self, *, progress: Progress | None = None) -> tuple[Result, Result]:
+        """Run a clean resume and a broken one."""
+
+
+def verbs_of(context: click.Context) -> Verbs:
+    """Return the verbs that the context holds, else the library's own."""
+    if context.obj is not None:
+        return cast(Verbs, context.obj)
+    from ckptcheck import verbs
+
+    return verbs

@@ -1,0 +1,23 @@
+"""`ckptcheck compare`: do two recorded trajectories agree?"""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.options import View, gate_options, tolerance_options, view_options
+
+
+@click.command("compare", short_help="Do two recorded trajectories agree?")
+@click.argument("left", type=click.Path(path_type=Path))
+@click.argument("right", type=click.Path(path_type=Path))
+@tolerance_options
+@gate_options
+@view_options
+@click.pass_context
+def command(context: click.Context, /, view: View, left: Path, right: Path, **options: Any) -> None:
+    """Compare the traces LEFT and RIGHT at every step that both hold."""
+    from ckptcheck.cli.deliver import deliver
+
+    context.exit(deliver(verbs_of(context).compare(left, right, **options), view))

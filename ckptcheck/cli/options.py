@@ -1,0 +1,110 @@
+"""The options that several commands share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ckptcheck.cli.kinds import Amount, format_name, report_file, rule_codes
+from ckptcheck.cli.streams import check_writable
+
+Command = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the user wants to see of a result, and what its verdict shall mean to the caller.
+
+    `form` is a report format, `reports` are (format, path); `color` is "auto", "always" or "never";
+    `on_inconclusive` is "fail", "pass" or None for an exit code of its own.
+    """
+
+    form: str = "text"
+    reports: Sequence[tuple[str, Path]] = ()
+    fail_on: str = "error"
+    on_inconclusive: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+    progress: bool = True
+    color: str = "auto"
+
+
+_VIEW: Final = (
+    click.option("--format", "form", type=format_name, default="text", show_default=True, metavar="text|json",
+                 help="What goes to stdout."),
+    click.option("--report", "reports", type=report_file, multiple=True, metavar="FORMAT=PATH",
+                 help="Write a file as well. Repeatable."),
+    click.option("-q", "--quiet", is_flag=True, help="Say the verdict only, and show no progress."),
+    click.option("-v", "--verbose", is_flag=True, help="Say all there is."),
+    click.option("--no-progress", is_flag=True, help="Show no progress."),
+    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+                 help="Colour on stdout; auto honours NO_COLOR."),
+)  # fmt: skip
+_GATE: Final = (
+    click.option("--select", type=rule_codes, multiple=True, default=["CK"], show_default=True, metavar="CODES",
+                 help="Judge by these rules: codes or their beginnings."),
+    click.option("--ignore", type=rule_codes, multiple=True, metavar="CODES", help="Leave these rules out."),
+    click.option("--fail-on", type=click.Choice(["error", "warning", "never"]), default="error", show_default=True,
+                 help="The least severe finding that fails what would pass. A divergence always fails."),
+    click.option("--on-inconclusive", type=click.Choice(["fail", "pass"]), help="Exit 1 or 0 instead of 3."),
+)  # fmt: skip
+_TOLERANCE: Final = (
+    click.option("--rtol", type=Amount(min=0), default=0.0, help="Relative tolerance. Default: exact."),
+    click.option("--atol", type=Amount(min=0), default=0.0, help="Absolute tolerance. Default: exact."),
+)
+_RUN: Final = (
+    click.option("--device", default="cpu", show_default=True, metavar="DEVICE",
+                 help="Where to train: cpu, cuda, cuda:1, ..."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Handed to the target as ctx.seed."),
+    click.option("--timeout", "timeout_s", type=Amount(min=0, min_open=True), default=600.0, show_default=True,
+                 metavar="SECONDS", help="Give a run up that makes no progress for so long."),
+)  # fmt: skip
+
+
+def view_options(command: Command) -> Command:
+    """Add what shapes the output; the command gets it all as `view`. Unwritable reports are refused at once."""
+
+    @wraps(command)
+    def with_view(*, form: str, reports: Sequence[tuple[str, Path]], quiet: bool, verbose: bool,
+                  no_progress: bool, color: str, **rest: Any) -> None:  # fmt: skip
+        if quiet and verbose:
+            raise click.UsageError("-q and -v exclude each other", click.get_current_context())
+        for _, path in reports:
+            check_writable(path)
+        gate = {key: rest.pop(key) for key in ("fail_on", "on_inconclusive") if key in rest}
+        view = View(
+            form=form, reports=reports, quiet=quiet, verbose=verbose, progress=not no_progress, color=color, **gate
+        )
+        command(view=view, **rest)
+
+    return _with(_VIEW, with_view)
+
+
+def gate_options(command: Command) -> Command:
+    """Add which rules judge and what fails."""
+
+    @wraps(command)
+    def with_codes(*, select: Sequence[Sequence[str]], ignore: Sequence[Sequence[str]], **rest: Any) -> None:
+        command(select=tuple(chain(*select)), ignore=tuple(chain(*ignore)), **rest)
+
+    return _with(_GATE, with_codes)
+
+
+def tolerance_options(command: Command) -> Command:
+    """Add the two tolerances."""
+    return _with(_TOLERANCE, command)
+
+
+def run_options(command: Command) -> Command:
+    """Add what every training run needs to know."""
+    return _with(_RUN, command)
+
+
+def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command

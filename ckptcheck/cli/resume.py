@@ -1,0 +1,28 @@
+"""`ckptcheck resume`: load a saved training state, go on, and record."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.options import View, run_options, view_options
+
+
+@click.command("resume", short_help="Load a training state, go on, and record the trajectory.")
+@click.argument("target")
+@click.argument("checkpoint", type=click.Path(path_type=Path), metavar="CKPT")
+@click.option("--steps", type=click.IntRange(min=1), required=True, metavar="N", help="Go on to this step.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Record the trajectory there.")
+@click.option("--store", is_flag=True, help="Load from the tool's own store even if the target has a load.")
+@run_options
+@view_options
+@click.pass_context
+def command(context: click.Context, /, view: View, target: str, checkpoint: Path, **options: Any) -> None:
+    """Load CKPT into TARGET, on this device or another, go on to step N and record the trajectory."""
+    from ckptcheck.cli.deliver import deliver
+    from ckptcheck.cli.live import shown_progress
+
+    with shown_progress(view) as progress:
+        result = verbs_of(context).resume(target, checkpoint, progress=progress, **options)
+    context.exit(deliver(result, view))

@@ -1,0 +1,39 @@
+"""Where in a trace some content has been seen before: at which step, of which item."""
+
+from collections.abc import Iterable
+
+from ckptcheck.trace.file import Trace
+from ckptcheck.trace.items import STEP, Item
+
+
+class Origins:
+    """Looks content up in a trace by its digest."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+
+    def steps_of(self, item: Item, digest: bytes) -> set[int]:
+        """The steps after which the item had this very content."""
+        return {step for step, seen in self._trace.digests(item) if seen == digest}
+
+    def common_step(self, contents: Iterable[tuple[Item, bytes]]) -> int | None:
+        """The first step after which every one of the items had its given content; None where there is no such step."""
+        common: set[int] | None = None
+        for item, digest in contents:
+            steps = self.steps_of(item, digest)
+            common = steps if common is None else common & steps
+            if not common:
+                return None
+        return min(common) if common else None
+
+    def step_with_inputs(self, inputs: Iterable[tuple[Item, bytes]]) -> int | None:
+        """The first step whose own inputs were these."""
+        return self.common_step(inputs)
+
+    def step_with_value(self, item: Item, value: float) -> int | None:
+        """The first step at which a plain value, say a learning rate, was this one."""
+        for step in self._trace.steps:
+            sample = self._trace.samples(step, STEP).get(item)
+            if sample is not None and sample.value == value:
+                return step
+        return None

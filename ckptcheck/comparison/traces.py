@@ -1,0 +1,184 @@
+"""Two traces compared step by step and stage by stage, by name; memory does not grow with tensors x steps read."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ckptcheck.comparison.groups import match_groups, parse_groups
+from ckptcheck.errors import TraceError
+from ckptcheck.finding import Compared
+from ckptcheck.state.stages import STAGE_ORDER
+from ckptcheck.trace.file import Trace
+from ckptcheck.trace.items import STEP, Item, Sample
+
+UNMATCHED: Final = 1000
+"""Added to the number of a right group that has no partner on the left."""
+
+
+class Difference(NamedTuple):
+    """One item that differs at one step; a side is None where it has no such item.
+
+    `item` is named as on the left, or as on the right where only that side has it.
+    """
+
+    step: int
+    item: Item
+    left: Sample | None
+    right: Sample | None
+
+    @property
+    def stage(self) -> str:
+        """The stage that the item belongs to."""
+        return self.item.stage
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sorts by time: step, then causal order of stages."""
+        return self.step, STAGE_ORDER[self.stage]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceDiff:
+    """What differs between two traces over the steps that both have.
+
+    `differences` are in order of step, stage and name. `steps` are those compared. `drawn` are the generators
+    that either side drew from within them. `left_only` and `right_only` are steps between the first and last
+    compared one that only one side has.
+    """
+
+    steps: tuple[int, ...]
+    compared: Compared
+    differences: tuple[Difference, ...]
+    drawn: frozenset[str] = frozenset()
+    left_only: tuple[int, ...] = ()
+    right_only: tuple[int, ...] = ()
+
+    @property
+    def first(self) -> Difference | None:
+        """The first difference in time, or None."""
+        return self.differences[0] if self.differences else None
+
+    def at_first_stage(self) -> tuple[Difference, ...]:
+        """All differences of the first step and stage that differ."""
+        if not self.differences:
+            return ()
+        return tuple(one for one in self.differences if one.order == self.differences[0].order)
+
+    def without(self, floor: Mapping[Item, int]) -> "TraceDiff":
+        """Without items from the step on at which they differ between equal runs, and without undrawn generators."""
+        kept = tuple(
+            one
+            for one in self.differences
+            if floor.get(one.item, one.step + 1) > one.step
+            and not (one.item.kind == "rng" and one.item.name not in self.drawn)
+        )
+        return TraceDiff(self.steps, self.compared, kept, self.drawn, self.left_only, self.right_only)
+
+    def floor(self) -> dict[Item, int]:
+        """For a pair of equal runs: each item that differs, with the first step at which it does."""
+        first: dict[Item, int] = {}
+        for one in self.differences:
+            first.setdefault(one.item, one.step)
+        return first
+
+
+@dataclass(slots=True)
+class _Count:
+    parameters: set[str] = field(default_factory=set)
+    state: set[tuple[int, str, str]] = field(default_factory=set)
+    nbytes: int = 0
+
+    def add(self, item: Item, sample: Sample) -> None:
+        if item.kind == "param":
+            self.parameters.add(item.name)
+        elif item.kind == "state" and sample.spec is not None:
+            self.state.add((item.optimizer, item.name, item.key))
+        if sample.spec is not None:
+            self.nbytes += sample.spec.nbytes
+
+
+def compare_traces(left: Trace, right: Trace, first: int | None = None, last: int | None = None) -> TraceDiff:
+    """Compare all steps from `first` to `last` that both traces have; all of them where None.
+
+    Raises TraceError when the digests were made by different algorithms.
+    """
+    if left.header["digest"] != right.header["digest"]:
+        raise TraceError(
+            f"{left.path} holds {left.header['digest']} digests, {right.path} {right.header['digest']}: "
+            f"unlike digests cannot be compared; record both with the same --digest"
+        )
+    first = first if first is not None else max(left.steps[:1] + right.steps[:1], default=1)
+    last = last if last is not None else min(left.steps[-1:] + right.steps[-1:], default=0)
+    spans = [{step for step in trace.steps if first <= step <= last} for trace in (left, right)]
+    count = _Count()
+    differences = [one for step in sorted(spans[0] & spans[1]) for one in _compare_step(left, right, step, count)]
+    steps = tuple(sorted(spans[0] & spans[1]))
+    return TraceDiff(
+        steps=steps,
+        compared=Compared(len(steps), len(count.parameters), len(count.state), count.nbytes),
+        differences=tuple(differences),
+        drawn=frozenset(_drawn(left, steps) | _drawn(right, steps)),
+        left_only=tuple(sorted(spans[0] - spans[1])),
+        right_only=tuple(sorted(spans[1] - spans[0])),
+    )
+
+
+def _compare_step(left: Trace, right: Trace, step: int, count: _Count) -> list[Difference]:
+    lefts, rights = left.samples(step, STEP), right.samples(step, STEP)
+    structure = Item("structure", "groups")
+    texts = [side.text(samples[structure].digest) if structure in samples else None
+             for side, samples in ((left, lefts), (right, rights))]  # fmt: skip
+    if texts[0] != texts[1]:
+        rights, same = _regrouped(rights, texts)
+        if same:  # the same groups in another order are no difference: everything is compared by name
+            rights.pop(structure, None)
+            lefts.pop(structure, None)
+    found = [one for one in _unlike(step, lefts, rights, count) if not _one_sided_generator(one)]
+    return sorted(found, key=lambda one: (one.order, one.item.part, one.item))
+
+
+def _unlike(step: int, lefts: dict[Item, Sample], rights: dict[Item, Sample], count: _Count) -> Iterator[Difference]:
+    for item, sample in lefts.items():
+        other = rights.get(item)
+        if other is None:
+            yield Difference(step, item, sample, None)
+            continue
+        count.add(item, sample)
+        if not sample.same_as(other):
+            yield Difference(step, item, sample, other)
+    for item, sample in rights.items():
+        if item not in lefts:
+            yield Difference(step, item, None, sample)
+
+
+def _one_sided_generator(one: Difference) -> bool:
+    # numpy may be imported by one side only, and a GPU be there on one side only.
+    return one.item.kind == "rng" and (one.left is None or one.right is None)
+
+
+def _regrouped(samples: dict[Item, Sample], texts: list[str | None]) -> tuple[dict[Item, Sample], bool]:
+    """The right side's samples with its groups numbered as the left's, and whether all groups have a partner."""
+    lefts, rights = parse_groups(texts[0]), parse_groups(texts[1])
+    matches = [match_groups(one, other) for one, other in zip(lefts, rights, strict=False)]
+    renamed = {}
+    for item, sample in samples.items():
+        named = item
+        if item.kind == "hyper" and item.optimizer < len(matches):
+            named = item._replace(group=matches[item.optimizer].left_of.get(item.group, item.group + UNMATCHED))
+        renamed[named] = sample
+    return renamed, len(lefts) == len(rights) and all(match.same_members for match in matches)
+
+
+def _drawn(trace: Trace, steps: tuple[int, ...]) -> set[str]:
+    """The generators whose state changed within the steps."""
+    if not steps:
+        return set()
+    moments = [(step, STEP) for step in steps]
+    moments.append((steps[-1] + 1, STEP) if (steps[-1] + 1, STEP) in trace.moments else (steps[-1], "end"))
+    names = {item.name for item, _ in trace.tensors() if item.kind == "rng"}
+    drawn = set()
+    for name in names:
+        digests = {digest for moment in moments if (digest := trace.digest(*moment, Item("rng", name))) is not None}
+        if len(digests) > 1:
+            drawn.add(name)
+    return drawn

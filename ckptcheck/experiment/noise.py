@@ -1,0 +1,112 @@
+"""What equal runs say: the noise floor, and what saving does to the run that saves."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ckptcheck.comparison.traces import Difference, TraceDiff, compare_traces
+from ckptcheck.state.stages import STAGE_ORDER
+from ckptcheck.trace.file import Trace
+from ckptcheck.trace.items import AFTER_SAVE, SAVED, Item, Sample
+
+NUMERIC: Final = frozenset({"buffers", "loss", "grad", "state", "param", "ema"})
+"""Stages whose values kernels compute; `--policy state-exact` holds these against the floor, all others exactly."""
+FLOOR_FACTOR: Final = 10.0
+"""How many times the greatest gap between equal runs a resumed run may have under state-exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How far equal runs agree.
+
+    `floor` maps each item that differs between equal runs to the first step at which it does. `first` is the
+    first such difference where one beside a generator differs, else None. `gaps` is the greatest relative gap of
+    the norms of each kind of item. `perturbs` is the first difference that saving makes, None where it makes none;
+    `repeated` says whether there was a run without saving at all.
+    """
+
+    floor: Mapping[Item, int]
+    first: Difference | None
+    gaps: Mapping[str, float]
+    perturbs: Difference | None
+    repeated: bool
+
+    def strip(self, diff: TraceDiff, numeric_floor: bool) -> TraceDiff:
+        """Take out what cannot be judged: everything from the first noise on.
+
+        With `numeric_floor` the exact stages are kept to the end, unless they are noisy themselves, and so are
+        numeric differences beyond the floor.
+        """
+        kept = diff.without(self.floor if self.first is None or numeric_floor else {})
+        if self.first is None:
+            return kept
+        if numeric_floor:
+            beyond = [one for one in diff.differences if one.stage in NUMERIC and self._beyond(one)]
+            exact = [one for one in kept.differences if one.stage not in NUMERIC]
+            return _replace(diff, sorted(beyond + exact, key=lambda one: (one.order, one.item)))
+        return _replace(diff, [one for one in kept.differences if one.order < self.first.order])
+
+    def _beyond(self, one: Difference) -> bool:
+        gap = _gap(one)
+        return gap is None or gap > FLOOR_FACTOR * self.gaps.get(one.item.kind, 0.0)
+
+    @property
+    def only_numeric(self) -> bool:
+        """Whether equal runs differ in nothing but what kernels compute."""
+        return self.first is not None and self.first.stage in NUMERIC
+
+
+def _replace(diff: TraceDiff, differences: Iterable[Difference]) -> TraceDiff:
+    return TraceDiff(diff.steps, diff.compared, tuple(differences), diff.drawn, diff.left_only, diff.right_only)
+
+
+def _gap(one: Difference) -> float | None:
+    pair = [_size(side) for side in (one.left, one.right)]
+    if pair[0] is None or pair[1] is None:
+        return None
+    scale = max(abs(pair[0]), abs(pair[1]))
+    return abs(pair[1] - pair[0]) / scale if scale else 0.0
+
+
+def _size(sample: Sample | None) -> float | None:
+    if sample is None:
+        return None
+    size = sample.norm if sample.norm is not None else sample.value
+    return float(size) if isinstance(size, int | float) else None
+
+
+def assess(reference: Trace, repeats: Sequence[Trace]) -> Noise:
+    """Hold the reference, which saves, against equal runs that do not; two of these tell saving from noise."""
+    if not repeats:
+        return Noise({}, None, {}, None, repeated=False)
+    to_reference = _without_undrawn(compare_traces(reference, repeats[0]))
+    if to_reference.first is None and len(repeats) == 1:
+        return Noise({}, None, {}, None, repeated=True)
+    among = [_without_undrawn(compare_traces(repeats[0], other)) for other in repeats[1:]]
+    if len(repeats) > 1 and all(one.first is None for one in among):
+        return Noise({}, None, {}, to_reference.first, repeated=True)
+    diffs = [to_reference, *among]
+    differences = sorted((one for diff in diffs for one in diff.differences), key=lambda one: (one.order, one.item))
+    floor: dict[Item, int] = {}
+    gaps: dict[str, float] = {}
+    for one in differences:
+        floor.setdefault(one.item, one.step)
+        gaps[one.item.kind] = max(gaps.get(one.item.kind, 0.0), _gap(one) or 0.0)
+    matter = any(one.item.kind != "rng" for one in differences)
+    return Noise(floor, differences[0] if matter else None, gaps, None, repeated=True)
+
+
+def _without_undrawn(diff: TraceDiff) -> TraceDiff:
+    return diff.without({})
+
+
+def touched_by_save(trace: Trace, step: int, drawn: frozenset[str]) -> tuple[Difference, ...]:
+    """What is otherwise after a save than before it, without generators that nothing draws from."""
+    before, after = trace.samples(step, SAVED), trace.samples(step, AFTER_SAVE)
+    found = [
+        Difference(step, item, before.get(item), after.get(item))
+        for item in {**before, **after}
+        if item not in before or item not in after or not before[item].same_as(after[item])
+    ]
+    found = [one for one in found if one.item.kind != "rng" or one.item.name in drawn]
+    return tuple(sorted(found, key=lambda one: (STAGE_ORDER[one.stage], one.item)))

@@ -1,0 +1,214 @@
+"""The runs of a resume experiment: which processes, in which folders, from which checkpoint."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from ckptcheck.errors import OutputError, RunFailedError, TargetError
+from ckptcheck.experiment.job import Job, Outcome
+from ckptcheck.experiment.process import Crew, OnCapture, OnEnd, default_at_once
+from ckptcheck.progress import Progress
+from ckptcheck.state.digest import LINEAR_128, XXH3_128
+from ckptcheck.trace.file import Trace
+
+REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to experiment. `resume_at` are the steps after which the reference saves, ascending."""
+
+    target: str
+    steps: int
+    resume_at: tuple[int, ...]
+    device: str = "cpu"
+    resume_device: str | None = None
+    seed: int = 0
+    deterministic: bool = False
+    timeout_s: float = 600.0
+    jobs: int | None = None
+
+    @property
+    def devices(self) -> tuple[str, str]:
+        """Where the reference and the resumed run train."""
+        return self.device, self.resume_device or self.device
+
+    @property
+    def digest(self) -> str:
+        """One digest for all runs: the one that is the same on every device where any is not the CPU."""
+        return XXH3_128 if all(one.split(":")[0] == "cpu" for one in self.devices) else LINEAR_128
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A run resumed after step `step` from what `source` had saved; compared with the reference from there on."""
+
+    name: str
+    step: int
+    source: str
+    outcome: Outcome
+    trace: Trace | None
+
+
+class Experiment(AbstractContextManager["Experiment"]):
+    """Makes runs in fresh processes below one temporary folder, which is removed on exit."""
+
+    def __init__(self, settings: Settings, progress: Progress | None = None) -> None:
+        self.settings = settings
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="ckptcheck-"))
+        except OSError as error:
+            raise OutputError(f"no temporary folder can be made ({error}); set TMPDIR to one with room") from error
+        at_once = settings.jobs or min(default_at_once(one) for one in settings.devices)
+        self._crew = Crew(self._folder, settings.timeout_s, progress, at_once)
+        self._jobs: dict[str, Job] = {}
+        self.outcomes: dict[str, Outcome] = {}
+        self.traces: dict[str, Trace] = {}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for one in self.traces.values():
+            one.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def run_whole(self, names: Sequence[str]) -> None:
+        """Make runs of all steps; the one called reference saves, the others do not.
+
+        Raises RunFailedError where one does not come to its end, TargetError where a save wrote nothing.
+        """
+        jobs = [self._whole(name) for name in names]
+        for outcome in self._run(jobs):
+            if outcome.status != "ended":
+                raise failed(outcome)
+        if REFERENCE in names:
+            for step, path in self._jobs[REFERENCE].saves.items():
+                check_saved(path, step)
+
+    def _whole(self, name: str) -> Job:
+        workdir = self._folder / name / "workdir"
+        saves = {step: checkpoint_path(workdir, step) for step in self.settings.resume_at} if name == REFERENCE else {}
+        settings = self.settings
+        return Job(
+            name=name,
+            target=settings.target,
+            workdir=workdir,
+            first=1,
+            last=settings.steps,
+            device=settings.device,
+            seed=settings.seed,
+            digest=settings.digest,
+            deterministic=settings.deterministic,
+            saves=saves,
+            trace=self._folder / f"{name}.trace",
+        )
+
+    def resume(self, starts: Sequence[tuple[str, int]], save_later: bool = False) -> list[Resumed]:
+        """Resume after each (source run, step), each in a process of its own; with `save_later` they save again.
+
+        A run that raises is an outcome here, not an error.
+        """
+        jobs = [self._resumed(source, step, save_later) for source, step in starts]
+        outcomes = self._run(jobs)
+        return [
+            Resumed(job.name, step, source, outcome, self.traces.get(job.name))
+            for job, outcome, (source, step) in zip(jobs, outcomes, starts, strict=True)
+        ]
+
+    def _resumed(self, source: str, step: int, save_later: bool) -> Job:
+        name = f"resumed@{step}" if source == REFERENCE else f"{source}@{step}"
+        workdir = self._folder / name / "workdir"
+        self._copy(source, step, workdir)
+        settings = self.settings
+        later = [one for one in settings.resume_at if one > step] if save_later else []
+        return replace(
+            self._whole(name),
+            workdir=workdir,
+            first=step + 1,
+            device=settings.devices[1],
+            load_from=checkpoint_path(workdir, step),
+            saves={one: checkpoint_path(workdir, one) for one in later},
+        )
+
+    def _copy(self, source: str, step: int, workdir: Path) -> None:
+        saved = self._jobs[source].saves[step]
+        there = checkpoint_path(workdir, step)
+        shutil.copytree(saved.parent, there.parent, symlinks=True)
+
+    def again(
+        self, left: str, right: str, wanted: dict[str, Path], last: int, on_capture: OnCapture, on_end: OnEnd
+    ) -> dict[str, Trace]:
+        """Make two runs once more, side by side up to step `last`, and lay out the wanted tensors moment by moment.
+
+        The right one is a resumed run. Returns the new traces by the names of the runs; those of runs that did
+        not come to their end too.
+        """
+        jobs = []
+        for name in (left, right):
+            first = self._jobs[name]
+            again = f"{name}-again"
+            workdir = self._folder / again / "workdir"
+            if first.load_from is not None:
+                source, step = self._origin(name)
+                self._copy(source, step, workdir)
+            jobs.append(replace(
+                first,
+                name=again,
+                workdir=workdir,
+                last=last,
+                load_from=checkpoint_path(workdir, first.first - 1) if first.load_from is not None else None,
+                saves={step: checkpoint_path(workdir, step) for step in first.saves if step <= last},
+                trace=self._folder / f"{again}.trace",
+                capture=self._folder / again / "capture",
+                wanted=wanted[name],
+            ))  # fmt: skip
+        self._run(jobs, on_capture, on_end)
+        return {
+            name: self.traces[job.name]
+            for name, job in zip((left, right), jobs, strict=True)
+            if job.name in self.traces
+        }
+
+    def _origin(self, name: str) -> tuple[str, int]:
+        head, _, step = name.rpartition("@")
+        return (REFERENCE if head == "resumed" else head), int(step)
+
+    def scratch(self, name: str) -> Path:
+        """A path below the experiment's folder."""
+        return self._folder / name
+
+    def _run(self, jobs: list[Job], on_capture: OnCapture | None = None, on_end: OnEnd | None = None) -> list[Outcome]:
+        outcomes = self._crew.run(jobs, on_capture, on_end)
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            self._jobs[job.name] = job
+            self.outcomes[job.name] = outcome
+            if (
+                job.trace is not None
+                and job.trace.is_file()
+                and outcome.phase not in ("start", "import", "build", "load")
+            ):
+                self.traces[job.name] = Trace(job.trace)
+        return outcomes
+
+
+def checkpoint_path(workdir: Path, step: int) -> Path:
+    """What `save` gets after a step: in a folder of its own, so that what stands beside it is copied along."""
+    return workdir / f"checkpoint-{step}" / "state"
+
+
+def check_saved(path: Path, step: int) -> None:
+    """Raise TargetError when a save has left nothing at or beside its path."""
+    if not path.parent.is_dir() or not any(path.parent.iterdir()):
+        raise TargetError(
+            f"save({str(path)!r}) after step {step} wrote nothing there: write a file or folder at that path"
+        )
+
+
+def failed(outcome: Outcome) -> RunFailedError:
+    """The error that tells of a run that had to come to its end and did not."""
+    happened = {"raised": "raised", "died": "died", "hung": "hung"}[outcome.status]
+    return RunFailedError(f"the {outcome.name} run {happened} {outcome.place}: {outcome.error}", outcome.last_lines)

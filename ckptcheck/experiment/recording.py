@@ -1,0 +1,139 @@
+"""The worker's side of recording: a recorder on the run's objects, and the capture of tensors for a second pass."""
+
+import json
+import os
+import platform
+import sys
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import IO, Any
+
+import torch
+
+from ckptcheck.experiment.job import Job
+from ckptcheck.experiment.run import Run
+from ckptcheck.state.tensor_bytes import default_algorithm, row_major_bytes, spec_of
+from ckptcheck.trace.file import TraceWriter
+from ckptcheck.trace.items import Item
+from ckptcheck.trace.recorder import Recorder
+from ckptcheck.trace.sampling import flags
+from ckptcheck.trace.subjects import from_run
+
+
+class Recording(AbstractContextManager["Recording"]):
+    """Records a run as its job says; where the job asks for it, lays captured tensors out for the parent."""
+
+    def __init__(self, job: Job, run: Run, captured: Any) -> None:
+        assert job.trace is not None
+        self._captured = captured
+        self._capture = Capture(job) if job.capture else None
+        algorithm = job.digest or default_algorithm({job.device.split(":")[0]})
+        self.facts = environment(job)
+        header = {"run": job.name, "digest": algorithm, "rank": 0, "world_size": 1, "pid": os.getpid(), **self.facts}
+        self._writer = TraceWriter(job.trace, header)
+        self._recorder = Recorder(from_run(run), self._writer, algorithm, self._capture.take if self._capture else None)
+
+    def __enter__(self) -> "Recording":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._recorder.__exit__(kind, value, trace)
+        self._writer.close(clean=kind is None)
+
+    @property
+    def cost_s(self) -> float:
+        """Seconds spent recording so far."""
+        return self._recorder.cost_s
+
+    def built(self, step: int) -> None:
+        """The run is built and nothing is loaded yet."""
+        self._recorder.built(step)
+
+    def load(self, step: int) -> None:
+        """The run is built and loaded; from here on its hooks listen."""
+        self._recorder.load(step)
+        self._hand_over(step, "load")
+        self._recorder.__enter__()
+
+    def begin(self, step: int) -> None:
+        """Step `step` begins."""
+        self._recorder.begin(step)
+
+    def end(self, step: int, loss: Any) -> None:
+        """Step `step` has ended."""
+        self._recorder.end(step, loss)
+        self._hand_over(step, "step")
+
+    def saved(self, step: int) -> None:
+        """The state after `step` is about to be saved."""
+        self._recorder.saved(step)
+        self._hand_over(step, "saved")
+
+    def after_save(self, step: int) -> None:
+        """Saving has returned."""
+        self._recorder.after_save(step)
+
+    def finish(self, step: int) -> None:
+        """The run has ended after `step`."""
+        self._recorder.finish(step)
+
+    def _hand_over(self, step: int, moment: str) -> None:
+        if self._capture and self._capture.close(step, moment):
+            self._captured(step, moment)
+
+
+class Capture:
+    """Writes the bytes of wanted tensors, one file a moment with an index beside it. Keeps no tensor."""
+
+    def __init__(self, job: Job) -> None:
+        assert job.capture is not None and job.wanted is not None
+        self._folder = job.capture
+        self._folder.mkdir(parents=True, exist_ok=True)
+        wanted = json.loads(job.wanted.read_text())
+        self._wanted: dict[tuple[int, str], set[Item]] = {
+            (one["step"], one["moment"]): {Item(*item) for item in one["items"]} for one in wanted
+        }
+        self._file: IO[bytes] | None = None
+        self._index: dict[Item, dict[str, Any]] = {}
+
+    def take(self, step: int, moment: str, item: Item, tensor: torch.Tensor) -> None:
+        """Write the tensor if it is wanted. A later sample of the same item in the same moment wins."""
+        if item not in self._wanted.get((step, moment), ()):
+            return
+        if self._file is None:
+            self._file = open(self._folder / f"{step}-{moment}.bin", "wb")  # noqa: SIM115
+        spec = spec_of(tensor)
+        self._index[item] = {"dtype": spec.dtype, "shape": spec.shape, "offset": self._file.tell()}
+        self._file.write(row_major_bytes(tensor))
+
+    def close(self, step: int, moment: str) -> bool:
+        """End the moment; True where anything of it was wanted, and the index is then on disk."""
+        if (step, moment) not in self._wanted:
+            return False
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        rows = [{"item": list(item), **place} for item, place in self._index.items()]
+        (self._folder / f"{step}-{moment}.json").write_text(json.dumps(rows))
+        self._index = {}
+        return True
+
+
+def environment(job: Job) -> dict[str, Any]:
+    """Versions, devices and switches of this process, for the header of a trace and the result."""
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "device": job.device,
+        "flags": flags(),
+    }
+    if job.device.startswith("cuda"):
+        facts["device_name"] = torch.cuda.get_device_name(torch.device(job.device))
+        facts["cuda"] = torch.version.cuda
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        facts["numpy"] = numpy.__version__
+    return facts

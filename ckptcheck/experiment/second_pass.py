@@ -1,0 +1,143 @@
+"""The second pass: two runs once more in lockstep, for the exact difference of what the first pass saw differ."""
+
+import json
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Condition
+from typing import Any, TypeAlias
+
+from ckptcheck.comparison.states import StateDiff
+from ckptcheck.comparison.tensors import TensorDifference, compare_bytes, count_beyond
+from ckptcheck.comparison.traces import TraceDiff
+from ckptcheck.experiment.job import Job
+from ckptcheck.experiment.plan import Experiment
+from ckptcheck.state.tensor import TensorSpec
+from ckptcheck.trace.file import Trace
+from ckptcheck.trace.items import LOAD, SAVED, STEP, Item
+
+Measured: TypeAlias = dict[tuple[int, Item], TensorDifference]
+
+
+class SecondPass:
+    """Measures what differs between a run and one resumed after `step`, a moment at a time.
+
+    Each side lays the wanted tensors of a moment on disk and waits; they are compared and removed, and both go
+    on. Storage is bounded by two moments, whatever the number of steps.
+    """
+
+    def __init__(self, experiment: Experiment, left: str, right: str, step: int, rtol: float, atol: float) -> None:
+        self._experiment = experiment
+        self._left, self._right, self._step = left, right, step
+        self._arrived: dict[int, dict[str, tuple[Path, str]]] = {}
+        self._gone: set[str] = set()
+        self._turn = Condition()
+        self._tolerance = {"rtol": rtol, "atol": atol} if rtol or atol else None
+        self._measured: Measured = {}
+        self.within: set[tuple[int, Item]] = set()
+        """What differs, and no element of it beyond the tolerance."""
+
+    def measure(self, load: StateDiff | None, trajectory: TraceDiff | None) -> tuple[Measured, str]:
+        """The exact differences by (step, item), and why some are missing ("" where none is)."""
+        at_load = [Item(one.section, one.name, one.key, -1 if one.optimizer is None else one.optimizer)
+                   for one in (load.entries if load else ())
+                   if one.changed and one.left and one.right and _alike(one.left.spec, one.right.spec)]  # fmt: skip
+        steps: dict[int, list[Item]] = {}
+        for one in trajectory.differences if trajectory else ():
+            if one.left and one.right and _alike(one.left.spec, one.right.spec):
+                steps.setdefault(one.step, []).append(one.item)
+        if not at_load and not steps:
+            return {}, ""
+        wanted = {}
+        for name, moment in ((self._left, SAVED), (self._right, LOAD)):
+            rows = [{"step": self._step, "moment": moment, "items": at_load}]
+            rows += [{"step": step, "moment": STEP, "items": items} for step, items in steps.items()]
+            wanted[name] = self._experiment.scratch(f"{name}.wanted.json")
+            wanted[name].write_text(json.dumps(rows))
+        last = max(steps, default=self._step + 1)
+        again = self._experiment.again(self._left, self._right, wanted, last, self._captured, self._ended)
+        return self._checked(again)
+
+    def _captured(self, job: Job, step: int, moment: str) -> None:
+        side = job.name.removesuffix("-again")
+        assert job.capture is not None
+        with self._turn:
+            arrived = self._arrived.setdefault(step, {})
+            arrived[side] = (job.capture, moment)
+            if len(arrived) == 2:
+                self._compare(step, arrived[self._left], arrived[self._right])
+                del self._arrived[step]
+                self._turn.notify_all()
+            else:
+                self._turn.wait_for(lambda: step not in self._arrived or self._gone)
+
+    def _ended(self, job: Job) -> None:
+        with self._turn:
+            self._gone.add(job.name)
+            self._turn.notify_all()
+
+    def _compare(self, step: int, left: tuple[Path, str], right: tuple[Path, str]) -> None:
+        sides = [_Laid(folder, step, moment) for folder, moment in (left, right)]
+        for item in sides[0].places.keys() & sides[1].places.keys():
+            specs = [side.spec(item) for side in sides]
+            if _alike(*specs):
+                views = [side.fetch(item) for side in sides]
+                self._measured[step, item] = compare_bytes(views[0], views[1], specs[0], specs[1])
+                if self._tolerance and not count_beyond(views[0], views[1], specs[0], specs[1], **self._tolerance):
+                    self.within.add((step, item))
+                for view in views:
+                    view.release()
+        for side in sides:
+            side.remove()
+
+    def _checked(self, again: Mapping[str, Trace]) -> tuple[Measured, str]:
+        """Keep what the second pass saw as the first did: a run that does not repeat itself measures nothing."""
+        pairs = [(self._experiment.traces[name], again.get(name)) for name in (self._left, self._right)]
+        kept = {}
+        for (step, item), difference in self._measured.items():
+            at_load = step == self._step
+            moments = (SAVED, LOAD) if at_load else (STEP, STEP)
+            if all(new is not None and first.digest(step, moment, item) == new.digest(step, moment, item)
+                   for (first, new), moment in zip(pairs, moments, strict=True)):  # fmt: skip
+                kept[step, item] = difference
+        missing = len(self._measured) - len(kept)
+        return (
+            kept,
+            f"{missing} of {len(self._measured)} tensors did not repeat themselves in the second pass"
+            if missing
+            else "",
+        )
+
+
+class _Laid:
+    """The tensors that a worker has laid out for one moment."""
+
+    def __init__(self, folder: Path, step: int, moment: str) -> None:
+        self._bytes = folder / f"{step}-{moment}.bin"
+        self._index = folder / f"{step}-{moment}.json"
+        self.places: dict[Item, dict[str, Any]] = {
+            Item(*row["item"]): row for row in json.loads(self._index.read_text())
+        }
+        self._map: mmap.mmap | None = None
+        if self._bytes.is_file() and self._bytes.stat().st_size:
+            with self._bytes.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def spec(self, item: Item) -> TensorSpec:
+        row = self.places[item]
+        return TensorSpec(row["dtype"], tuple(row["shape"]))
+
+    def fetch(self, item: Item) -> memoryview:
+        size = self.spec(item).nbytes
+        start = self.places[item]["offset"]
+        return memoryview(self._map)[start : start + size] if self._map is not None and size else memoryview(b"")
+
+    def remove(self) -> None:
+        if self._map is not None:
+            self._map.close()
+        self._bytes.unlink(missing_ok=True)
+        self._index.unlink()
+
+
+def _alike(left: TensorSpec | None, right: TensorSpec | None) -> bool:
+    return left is not None and right is not None and left.shape == right.shape and left.numel > 0 and left.nbytes > 0

@@ -1,0 +1,88 @@
+"""The result as JSON, schema 1: ASCII only, keys in a fixed order, no bare nan or inf."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+from ckptcheck import __version__
+from ckptcheck.finding import SCHEMA, Finding, Json, Place, Result, Verdict
+from ckptcheck.reports.page import Page
+
+_DIVERGENCE: Final = ("step", "stage", "parameter", "key", "optimizer", "group", "rank")
+"""Keys of `first_divergence`, all of them always there; null where one does not apply."""
+
+
+def render(result: Result, page: Page) -> str:
+    """Return the document; it is the same on every page."""
+    del page
+    return _dumped(document(result))
+
+
+def render_many(results: Sequence[Result]) -> str:
+    """Return one document that is a list of results, for a command that has several."""
+    return _dumped([document(result) for result in results])
+
+
+def document(result: Result) -> dict[str, Json]:
+    """Return what is written, as plain JSON values."""
+    frame: dict[str, Json] = {
+        "schema": SCHEMA,
+        "tool": {"name": "ckptcheck", "version": __version__},
+        "command": result.command,
+        "verdict": result.verdict.value,
+        "compared": {f.name: getattr(result.compared, f.name) for f in fields(result.compared)},
+        "first_divergence": _divergence(result.first_divergence),
+        "cause": {"code": result.cause.code, "confidence": result.cause.confidence} if result.cause else None,
+        "findings": [_finding(finding) for finding in result.findings],
+        "not_judged": [{"code": rule.code, "reason": rule.reason} for rule in result.not_judged],
+        "environment": plain(result.environment),
+    }
+    frame |= {name: plain(part) for name, part in result.parts.items() if name not in frame}
+    if result.verdict is Verdict.ERROR:
+        frame["error"] = result.error
+    return frame
+
+
+def plain(value: Any) -> Json:
+    """Return `value` as JSON has it: tuples become lists, numbers that are not finite "nan", "inf", "-inf"."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    raise TypeError(f"a result holds a {type(value).__name__}, which JSON has no form for")
+
+
+def _finding(finding: Finding) -> Json:
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "where": _where(finding.where),
+        "evidence": plain(finding.evidence),
+        "fix": finding.fix,
+    }
+
+
+def _where(place: Place) -> dict[str, Json]:
+    values = {f.name: getattr(place, f.name) for f in fields(place)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _divergence(place: Place | None) -> Json:
+    if place is None:
+        return None
+    return {name: getattr(place, name) for name in _DIVERGENCE}
+
+
+def _dumped(value: Json) -> str:
+    # ASCII and no DEL: names that come from a file must not reach a terminal raw through `cat` either.
+    return json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f") + "\n"

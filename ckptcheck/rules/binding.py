@@ -1,0 +1,269 @@
+"""CK3: which state, group, value and tensor belong to which parameter."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ckptcheck.comparison.states import EntryDifference
+from ckptcheck.finding import Json, Severity
+from ckptcheck.rules.case import Case
+from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.words import KEPT, at_load, count, kept, names, place_of, shown
+
+FLAGS: Final = frozenset({"foreach", "fused", "capturable", "differentiable"})
+"""Hyperparameters that choose an implementation; they count only where what follows differs."""
+
+
+@rule("CK301", "group-membership-mismatch", Severity.ERROR, "load")
+def group_membership_mismatch(case: Case) -> Iterator[Evidence]:
+    """Parameters are in another param group than the run that was saved had them in.
+
+    Why: decay, rate and momentum of the wrong group act on them, and position-bound state goes astray.
+    Example: the rule that sorts parameters into decay and no-decay changed between save and load.
+    Fix: build the groups by the same rule on both sides.
+    Limits: groups in another order, or members in another order, are the same groups.
+    """
+    for one in case.bound:
+        moved = one.regrouped
+        if moved and not one.stale:
+            places: dict[str, Json] = {name: list(pair) for name, pair in list(moved.items())[:KEPT]}
+            spelled = (f"{name} (group {was} when saved, now {now})" for name, (was, now) in moved.items())
+            yield Evidence(
+                f"{count(list(moved), 'parameter')} changed group in optimizer {one.optimizer}: {names(spelled)}",
+                at_load(
+                    case.step, optimizer=one.optimizer, parameter=next(iter(moved)), group=next(iter(moved.values()))[1]
+                ),
+                {"groups": places, "carries_state_of": dict(one.permuted)},
+                "sort parameters into groups by the same rule before the save and before the load",
+            )
+    first = case.first
+    if first is not None and first.item.kind == "structure" and first.item.name == "groups":
+        yield Evidence(
+            f"the param groups differ from step {first.step} on",
+            place_of(first),
+            {},
+            "look for add_param_group or a regrouping that the resumed run does not repeat",
+        )
+
+
+@rule("CK302", "parameter-order-mismatch", Severity.ERROR, "load")
+def parameter_order_mismatch(case: Case) -> Iterator[Evidence]:
+    """Parameters carry the optimizer state of other parameters: state was bound by position.
+
+    Why: `Optimizer.load_state_dict` binds by position and never looks at names; same shapes swap silently.
+    Example: the optimizer is built over a set, a reversed list, or another selection of the same length.
+    Fix: give the optimizer its parameters in the same order on both sides.
+    Limits: found by equal digests, so state that is all zero cannot be told apart.
+    """
+    for one in case.bound:
+        if one.stale or case.other_step is not None:
+            continue
+        strange = bool(one.left_only and one.right_only)
+        if one.permuted or strange:
+            pairs = [f"{name} has the state of {owner}" for name, owner in one.permuted.items()]
+            members = [
+                f"{name} took the place of {was}" for was, name in zip(one.left_only, one.right_only, strict=False)
+            ]
+            where = next(iter(one.permuted), None) or one.right_only[0]
+            yield Evidence(
+                f"optimizer {one.optimizer} binds state to other parameters than were saved: {names(pairs or members)}",
+                at_load(case.step, optimizer=one.optimizer, parameter=where),
+                {
+                    "permutation": dict(list(one.permuted.items())[:KEPT]),
+                    "only_when_saved": kept(one.left_only),
+                    "only_after_load": kept(one.right_only),
+                },
+                "hand the parameters to the optimizer in the same order, by the same selection, in both runs",
+            )
+
+
+@rule("CK303", "trainable-parameter-in-no-group", Severity.ERROR, "load")
+def trainable_parameter_in_no_group(case: Case) -> Iterator[Evidence]:
+    """A trainable parameter that was optimized when saved is in no param group after the load.
+
+    Why: it is never updated again, and nothing says so.
+    Example: a head added after the optimizer was built.
+    Fix: build the optimizer over all trainable parameters.
+    Limits: judged only against the run that was saved.
+    """
+    if case.load is None:
+        return
+    for one in case.bound:
+        gone = [name for name in one.left_only if case.load.right.parameters[name].requires_grad is not False]
+        if gone and not one.stale and not one.right_only:
+            yield Evidence(
+                f"{count(gone, 'trainable parameter')} of optimizer {one.optimizer} are in no group now: {names(gone)}",
+                at_load(case.step, optimizer=one.optimizer, parameter=gone[0]),
+                {"parameters": kept(gone)},
+                "build the optimizer over the same parameters as before",
+            )
+
+
+@rule("CK304", "state-shape-mismatch", Severity.ERROR, "load")
+def state_shape_mismatch(case: Case) -> Iterator[Evidence]:
+    """Optimizer state has another shape after the load than was saved for that parameter.
+
+    Why: `load_state_dict` takes any shape; the first step raises, or broadcasts.
+    Example: parameters of unlike shapes in another order.
+    Fix: as for CK302: the same parameters in the same order.
+    Limits: state that is explained by a permutation (CK302) is reported there.
+    """
+    for one in case.bound:
+        for name, key in one.reshaped:
+            entries = (
+                [side.optimizers[one.optimizer].state[name][key] for side in (case.load.left, case.load.right)]
+                if case.load
+                else []
+            )
+            shapes = [str(entry.spec) if entry.spec else "a plain value" for entry in entries]
+            yield Evidence(
+                f"{key} of {name} was saved as {shapes[0]} and is {shapes[1]} after the load",
+                at_load(case.step, optimizer=one.optimizer, parameter=name, key=key),
+                {"saved": shapes[0], "loaded": shapes[1]},
+                "load the state of this parameter into this parameter",
+            )
+
+
+@rule("CK306", "hyperparameter-changed", Severity.WARNING, "load")
+def hyperparameter_changed(case: Case) -> Iterator[Evidence]:
+    """A hyperparameter of a group differs from what was saved, while the schedule's own state is right.
+
+    Why: the run goes on with another rate, decay or momentum; which side wins depends on the order of loading.
+    Example: `group["lr"] = args.lr` after `load_state_dict`, or a constructor value that the file overrides.
+    Fix: load the optimizer last, or change the value on purpose on both sides.
+    Limits: implementation flags (foreach, fused) count only where what follows differs.
+    """
+    differing = [one for one in case.loaded("hyper") if matters(case, one)]
+    if differing and case.persists("hyper") and not schedule_is_wrong(case):
+        yield _hyper_evidence(case, differing)
+    first = case.first
+    if first is not None and first.item.kind == "hyper" and not case.loaded("hyper") and not _is_rate(first.item.key):
+        yield Evidence(
+            f"{first.item.key} of group {first.item.group} differs at step {first.step}: "
+            f"{shown(first.left)} in the uninterrupted run, {shown(first.right)} in the resumed one",
+            place_of(first),
+            {"saved": shown(first.left), "loaded": shown(first.right)},
+            "look for code that sets it depending on how often the process has started",
+        )
+
+
+def _hyper_evidence(case: Case, differing: list[EntryDifference]) -> Evidence:
+    one = differing[0]
+    changes = [
+        f"{entry.key} of group {entry.group}: {shown(entry.left)} when saved, {shown(entry.right)} after the load"
+        for entry in differing
+    ]
+    return Evidence(
+        f"the live value won over the saved one: {names(changes)}",
+        at_load(case.step, optimizer=one.optimizer, group=one.group, key=one.key),
+        {"saved": shown(one.left), "loaded": shown(one.right), "changes": kept(changes), "wins": "live"},
+        "leave the groups as load_state_dict sets them, or change the value in both runs",
+    )
+
+
+def matters(case: Case, one: EntryDifference) -> bool:
+    """Whether a differing hyperparameter is more than a choice of implementation without effect."""
+    return one.key not in FLAGS or case.reaches("loss")
+
+
+def _is_rate(key: str) -> bool:
+    return key in ("lr", "momentum", "betas[0]", "max_lr")
+
+
+def schedule_is_wrong(case: Case) -> bool:
+    """Whether the schedule explains differing rates: its state differs, or its constructor ran after the load."""
+    return bool(case.loaded("schedule")) or constructed_late(case)
+
+
+def constructed_late(case: Case) -> bool:
+    """Whether the schedule was built after the optimizer was loaded, so that its constructor moved the rates."""
+    rates = [one for one in case.loaded("hyper") if one.key == "lr"]
+    if not rates or case.load is None:
+        return False
+    if "schedule" in case.replaced:
+        return True
+    schedule = case.load.right.sections.get("schedule", {})
+    factors = [entry.value for path, entry in schedule.items() if path.endswith("start_factor")]
+    return any(_is_product(one, factor) for one in rates for factor in factors)
+
+
+def _is_product(one: EntryDifference, factor: object) -> bool:
+    pair = (one.left.value if one.left else None, one.right.value if one.right else None)
+    numbers = isinstance(pair[0], float) and isinstance(pair[1], float) and isinstance(factor, float)
+    return numbers and pair[1] == pair[0] * factor  # type: ignore[operator]
+
+
+@rule("CK307", "stale-parameter-reference", Severity.ERROR, "load")
+def stale_parameter_reference(case: Case) -> Iterator[Evidence]:
+    """The optimizer holds a tensor that the model no longer holds.
+
+    Why: it steps the old tensor; the model's own never moves, while counters and moments rise as usual.
+    Example: a layer is replaced, or weights are loaded with `assign=True`, after the optimizer was built.
+    Fix: build the optimizer after the last change of the model's parameters.
+    Limits: tensors that no module held on either side are not judged.
+    """
+    for one in case.bound:
+        if one.stale:
+            stale = [slot.parameter for slot in one.stale]
+            yield Evidence(
+                f"optimizer {one.optimizer} steps tensors that the model does not hold, in place of {names(stale)}",
+                at_load(case.step, optimizer=one.optimizer, parameter=stale[0], group=one.stale[0].group),
+                {"parameters": kept(stale), "slots": [[slot.group, slot.index] for slot in one.stale[:KEPT]]},
+                "build the optimizer after the model is complete, and load weights in place (no assign=True)",
+            )
+
+
+@rule("CK309", "weights-not-loaded", Severity.ERROR, "load", "built")
+def weights_not_loaded(case: Case) -> Iterator[Evidence]:
+    """Parameters are, after the load, still what the factory made them.
+
+    Why: a part of the model starts anew; `strict=False` and a wrong prefix say nothing.
+    Example: `load_state_dict(state, strict=False)` with a module renamed.
+    Fix: load strictly, or check the returned missing and unexpected keys.
+    Limits: a parameter that never changed since it was built is equal on both sides and silent.
+    """
+    if case.built is None or case.other_step is not None:
+        return
+    left = [one for one in case.loaded("param") if one.changed and (before := case.built.parameters.get(one.name))
+            and one.right and before.entry.digest == one.right.digest]  # fmt: skip
+    if left:
+        found = [one.name for one in left]
+        total = len(case.load.left.parameters) if case.load else 0
+        yield Evidence(
+            f"{len(found)} of {total} parameters were not loaded, they are as the factory made them: {names(found)}",
+            at_load(case.step, parameter=found[0]),
+            {"parameters": kept(found), "not_loaded": len(found), "of": total},
+            "load with strict=True, or look at the missing and unexpected keys that load_state_dict returns",
+        )
+
+
+@rule("CK311", "tied-weights-broken", Severity.ERROR, "load")
+def tied_weights_broken(case: Case) -> Iterator[Evidence]:
+    """Two names that were one tensor when saved are two tensors after the load, or the other way round.
+
+    Why: they train apart from the first step on, at twice the memory.
+    Example: `load_state_dict(assign=True)`, or a head that is built anew.
+    Fix: tie again after the load, before the optimizer is built.
+    Limits: equal values are not a tie; only the same tensor is.
+    """
+    if case.load is None:
+        return
+    for pair, how in [(pair, "untied") for pair in case.load.untied] + [(pair, "tied") for pair in case.load.tied]:
+        yield Evidence(
+            f"{pair[0]} and {pair[1]} were {'one tensor' if how == 'untied' else 'two tensors'} when saved "
+            f"and are {'two' if how == 'untied' else 'one'} after the load",
+            at_load(case.step, parameter=pair[0], key=pair[1]),
+            {"names": list(pair), "how": how},
+            "tie the weights again in your load, and load in place",
+        )
+
+
+RULES = (
+    group_membership_mismatch,
+    parameter_order_mismatch,
+    trainable_parameter_in_no_group,
+    state_shape_mismatch,
+    hyperparameter_changed,
+    stale_parameter_reference,
+    weights_not_loaded,
+    tied_weights_broken,
+)

@@ -1,0 +1,91 @@
+"""What is judged: one resumed run against the run it should reproduce, or two traces, with what was measured of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ckptcheck.comparison.bindings import Binding
+from ckptcheck.comparison.freezing import Breach
+from ckptcheck.comparison.origins import Origins
+from ckptcheck.comparison.states import EntryDifference, StateDiff
+from ckptcheck.comparison.tensors import TensorDifference
+from ckptcheck.comparison.traces import Difference, TraceDiff
+from ckptcheck.state.stages import STAGE_ORDER
+from ckptcheck.state.training_state import TrainingState
+from ckptcheck.trace.items import Item
+
+Measured: TypeAlias = Mapping[tuple[int, Item], TensorDifference]
+"""Exact differences by (step, item); the load is at step k under items of kind param, state, buffer, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What saving did to the run that saved: the same run without saving is the left side.
+
+    `step` is the step after which it saved; `touched` are items that changed from before to after the save;
+    `later` the first difference to the run that did not save, where one was made.
+    """
+
+    step: int
+    touched: tuple[Difference, ...]
+    later: Difference | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything that the rules may look at. A field is None where it was not measured.
+
+    `step` is k. `load` compares what was saved (left) with what is live right after the load (right), `bound` says
+    how each optimizer's state is bound, `built` is the resumed run before its load. `trajectory` compares the steps
+    that follow, without the noise floor; it has no difference where the resumed run goes on exactly. `raised` is
+    what the resumed run raised, with its place. `replaced` names sections whose objects the load replaced.
+    """
+
+    run: str
+    step: int
+    load: StateDiff | None = None
+    bound: tuple[Binding, ...] = ()
+    built: TrainingState | None = None
+    trajectory: TraceDiff | None = None
+    origins: Origins | None = None
+    measured: Measured = field(default_factory=dict)
+    replaced: frozenset[str] = frozenset()
+    raised: str | None = None
+    other_step: int | None = None
+    """The one step other than k after which everything that differs at the load had its loaded content."""
+    breaches: tuple[Breach, ...] | None = None
+    breached_run: str = ""
+    saving: tuple[Saving, ...] | None = None
+    noise: Difference | None = None
+    """The first difference between two equal runs that no seed explains."""
+
+    @property
+    def goes_on_exactly(self) -> bool:
+        """Whether nothing that follows the load differs: what differs at the load is then without effect."""
+        return self.trajectory is not None and self.trajectory.first is None and self.raised is None
+
+    @property
+    def first(self) -> Difference | None:
+        """The first difference after the load."""
+        return self.trajectory.first if self.trajectory is not None else None
+
+    def reaches(self, stage: str) -> bool:
+        """Whether the first difference after the load is at this stage or a later one, or the run raised first."""
+        if self.raised is not None and self.first is None:
+            return True
+        return self.first is not None and STAGE_ORDER[self.first.stage] >= STAGE_ORDER[stage]
+
+    def persists(self, kind: str) -> bool:
+        """Whether items of a kind differ in the steps that follow, or none could be recorded as the run raised."""
+        if self.trajectory is None or (self.raised is not None and not self.trajectory.steps):
+            return True
+        return any(one.item.kind == kind for one in self.trajectory.differences)
+
+    def loaded(self, section: str) -> tuple[EntryDifference, ...]:
+        """The entries of a section that differ right after the load."""
+        return self.load.of(section) if self.load is not None else ()
+
+    def difference_of(self, entry: EntryDifference) -> TensorDifference | None:
+        """The exact difference of an entry at the load, where it was measured."""
+        optimizer = entry.optimizer if entry.optimizer is not None else -1
+        return self.measured.get((self.step, Item(entry.section, entry.name, entry.key, optimizer)))

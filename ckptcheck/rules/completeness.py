@@ -1,0 +1,137 @@
+"""CK2: what is missing for a resume."""
+
+from collections.abc import Iterator
+
+from ckptcheck.finding import Severity
+from ckptcheck.rules.case import Case
+from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.words import at_load, count, kept, names, shown
+
+
+@rule("CK201", "optimizer-state-absent", Severity.ERROR, "load")
+def optimizer_state_absent(case: Case) -> Iterator[Evidence]:
+    """No parameter of an optimizer has the state that was saved.
+
+    Why: momentum and second moments restart from zero. Adam's first update then has size lr in every element,
+    which throws a trained model off; no error is raised.
+    Example: `load` restores the model and forgets `optimizer.load_state_dict`.
+    Fix: save `optimizer.state_dict()` and load it after the model.
+    Limits: an optimizer that keeps no state (SGD without momentum) cannot lose any.
+    """
+    for one in case.bound:
+        if one.none_loaded and case.other_step is None:
+            optimizer = case.load.left.optimizers[one.optimizer] if case.load else None
+            yield Evidence(
+                f"optimizer {one.optimizer} ({optimizer.class_name if optimizer else '?'}) has no state after the load; "
+                f"{count(one.missing, 'parameter')} had some when it was saved",
+                at_load(case.step, optimizer=one.optimizer, parameter=one.missing[0]),
+                {"parameters": kept(one.missing), "missing": len(one.missing)},
+                "save optimizer.state_dict() and call optimizer.load_state_dict on it in your load",
+            )
+
+
+@rule("CK202", "optimizer-state-missing-for-parameter", Severity.ERROR, "load")
+def optimizer_state_missing_for_parameter(case: Case) -> Iterator[Evidence]:
+    """Some parameters of an optimizer lack the state that was saved, others have theirs.
+
+    Why: their moments restart from zero in the middle of training, and `load_state_dict` says nothing.
+    Example: a checkpoint filtered by name, or written from a shard.
+    Fix: write the state of every parameter that has some.
+    Limits: parameters that never had state (never trained) are silent.
+    """
+    frozen = _frozen_before(case)
+    for one in case.bound:
+        if one.none_loaded or case.other_step is not None:
+            continue
+        for name in (name for name in one.missing if name not in frozen):
+            keys = sorted(case.load.left.optimizers[one.optimizer].state[name]) if case.load else []
+            yield Evidence(
+                f"{name} has no optimizer state after the load; it had {', '.join(keys)} when it was saved",
+                at_load(case.step, optimizer=one.optimizer, parameter=name),
+                {"keys": kept(keys)},
+                "look for what drops this parameter's entry from the saved optimizer state",
+            )
+
+
+@rule("CK203", "optimizer-state-partial", Severity.ERROR, "load")
+def optimizer_state_partial(case: Case) -> Iterator[Evidence]:
+    """A parameter has some of its saved state keys after the load and lacks others.
+
+    Why: SGD restarts a missing momentum silently; Adam raises KeyError in its first step.
+    Example: `exp_avg_sq` dropped to save space.
+    Fix: save all keys of the optimizer's state.
+    Limits: keys that only the loaded side has are not judged here.
+    """
+    for one in case.bound:
+        for name, keys in one.partial.items():
+            if case.other_step is None:
+                yield Evidence(
+                    f"{name} lacks {', '.join(keys)} after the load; the other keys are there",
+                    at_load(case.step, optimizer=one.optimizer, parameter=name, key=keys[0]),
+                    {"missing_keys": kept(keys), "raised": case.raised},
+                    "save every key of the optimizer's state for this parameter",
+                )
+
+
+@rule("CK205", "rng-state-absent", Severity.WARNING, "load", "built")
+def rng_state_absent(case: Case) -> Iterator[Evidence]:
+    """The load restored no state of a generator that the training draws from.
+
+    Why: dropout, noise and shuffling then draw other numbers than the run that was stopped.
+    Example: a checkpoint without `torch.get_rng_state()`.
+    Fix: save and restore the generators, last of all, since building a layer or an iterator draws too.
+    Limits: judged from the live generator, which is still where the factory left it.
+    """
+    if case.goes_on_exactly or case.built is None or case.trajectory is None:
+        return
+    for one in case.loaded("rng"):
+        before = case.built.rng.get(one.name)
+        if one.name in case.trajectory.drawn and before and one.right and before.digest == one.right.digest:
+            yield Evidence(
+                f"the load left the {one.name} generator where the factory had put it",
+                at_load(case.step, key=one.name),
+                {"generator": one.name},
+                f"save the state of the {one.name} generator and restore it at the end of your load",
+            )
+
+
+@rule("CK208", "ema-state-inconsistent", Severity.WARNING, "load")
+def ema_state_inconsistent(case: Case) -> Iterator[Evidence]:
+    """The averaged weights or their counter differ from what was saved.
+
+    Why: the average is what is released; it restarts from the raw weights or from an old average.
+    Example: the EMA object is not part of the checkpoint.
+    Fix: save and load the EMA's own state_dict.
+    Limits: an average that is not declared as `Run(ema=...)` is not seen.
+    """
+    differing = case.loaded("ema")
+    if differing and case.other_step is None:
+        paths = [one.name for one in differing]
+        yield Evidence(
+            f"{count(differing, 'EMA entry', 'EMA entries')} differ after the load: {names(paths)}",
+            at_load(case.step, key=paths[0]),
+            {"entries": kept(paths), "saved": shown(differing[0].left), "loaded": shown(differing[0].right)},
+            "save the EMA's state_dict and load it",
+        )
+    elif case.first is not None and case.first.stage == "ema":
+        yield Evidence(
+            f"the EMA differs first, at step {case.first.step}: {case.first.item.name}",
+            at_load(case.step, key=case.first.item.name),
+            {},
+            "look for a counter or decay of the EMA that its state_dict does not hold",
+        )
+
+
+def _frozen_before(case: Case) -> set[str]:
+    if case.load is None:
+        return set()
+    return {name for name, one in case.load.left.parameters.items() if one.requires_grad is False}
+
+
+RULES = (
+    optimizer_state_absent,
+    optimizer_state_missing_for_parameter,
+    optimizer_state_partial,
+    rng_state_absent,
+    ema_state_inconsistent,
+)

@@ -1,0 +1,87 @@
+"""All rules over one case: findings, what could not be judged, and the cause."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ckptcheck.finding import Cause, Finding, NotJudged, Place, Severity
+from ckptcheck.rules.case import Case
+from ckptcheck.rules.legal import differences_without_effect
+from ckptcheck.rules.table import CAUSES, ROOTS, RULES
+from ckptcheck.rules.words import place_of
+from ckptcheck.state.stages import LOAD, STAGE_ORDER
+
+WHY_NOT = {
+    "load": "there was no load to compare: this needs a run that was saved and one that was resumed",
+    "built": "the state before the load was not recorded",
+    "trajectory": "no steps were compared",
+    "breaches": "no freeze contract was given",
+    "saving": "no run without saving was made to compare with (--quick leaves it out)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the rules say of a case. `cause` and `place` are None where nothing is wrong."""
+
+    findings: tuple[Finding, ...]
+    not_judged: tuple[NotJudged, ...]
+    cause: Cause | None
+    place: Place | None
+
+
+def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = ()) -> Judgement:
+    """Run every selected rule. Codes are selected and ignored by prefix; an ignored code is never a cause."""
+    selected, ignored = tuple(select), tuple(ignore)
+    rules = [one for one in RULES if one.code.startswith(selected) and not (ignored and one.code.startswith(ignored))]
+    findings: list[Finding] = []
+    not_judged: list[NotJudged] = []
+    for one in rules:
+        lacking = [need for need in one.needs if getattr(case, need) is None]
+        if lacking:
+            not_judged.append(NotJudged(one.code, WHY_NOT[lacking[0]]))
+        elif not (case.goes_on_exactly and "load" in one.needs):
+            findings += one.findings(case)
+    if case.goes_on_exactly:
+        allowed = {one.code for one in rules}
+        findings += [one for one in differences_without_effect(case) if one.code in allowed]
+    cause = _cause(case, findings)
+    if cause is not None and cause.where.stage == LOAD:
+        findings = [one for one in findings if one.where.stage == LOAD or one.code in ROOTS or one.code not in CAUSES]
+    findings.sort(key=lambda one: (one is not cause, _rank(one)))
+    named = Cause(cause.code, _confidence(case, cause)) if cause is not None else None
+    return Judgement(tuple(findings), tuple(not_judged), named, cause.where if cause else _first_place(case))
+
+
+def _cause(case: Case, findings: list[Finding]) -> Finding | None:
+    """The first in time; at the same time the most specific; what needs no resume before what does."""
+    candidates = [one for one in findings if one.code in CAUSES and not one.evidence.get("without_effect")]
+    if case.first is None and case.raised is None:
+        candidates = [one for one in candidates if one.code in ROOTS]
+    if {one.code for one in candidates} & {"CK401", "CK402"} or case.first is None:
+        candidates = [one for one in candidates if one.code != "CK403" or one.severity == Severity.ERROR]
+    return min(candidates, key=_precedence, default=None)
+
+
+def _precedence(one: Finding) -> tuple[int, int, int, int]:
+    step = one.where.step if one.where.step is not None else 0
+    if one.code == "CK609":
+        return (0, 0, 0, 0)
+    specific = CAUSES.index(one.code)
+    if one.code in ROOTS:
+        return (1, step, 0, specific)
+    return (1, step, 0 if one.where.stage == LOAD else 1 + STAGE_ORDER[one.where.stage or LOAD], specific)
+
+
+def _rank(one: Finding) -> tuple[int, int]:
+    weight = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}[one.severity]
+    return weight, CAUSES.index(one.code) if one.code in CAUSES else len(CAUSES)
+
+
+def _confidence(case: Case, cause: Finding) -> str:
+    if cause.code == "CK610":
+        return "unknown"
+    return "certain" if cause.where.stage == LOAD or cause.code in ROOTS else "likely"
+
+
+def _first_place(case: Case) -> Place | None:
+    return place_of(case.first) if case.first is not None else None

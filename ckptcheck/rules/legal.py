@@ -1,0 +1,66 @@
+"""What differs right after a load and has no effect on the steps that follow: reported, never a failure."""
+
+from collections.abc import Callable, Iterator
+
+from ckptcheck.finding import Finding, Severity
+from ckptcheck.rules.case import Case
+from ckptcheck.rules.table import BY_CODE
+from ckptcheck.rules.words import at_load, count, kept, names
+
+CODE_OF_SECTION = {
+    "param": "CK601",
+    "buffer": "CK605",
+    "grad": "CK613",
+    "state": "CK601",
+    "hyper": "CK306",
+    "rng": "CK603",
+    "schedule": "CK602",
+    "scaler": "CK608",
+    "ema": "CK208",
+    "data": "CK604",
+    "extra": "CK601",
+}
+
+WORDS: dict[str, Callable[[list[str]], str]] = {
+    "grad": lambda found: (
+        f"gradients of {count(found, 'parameter')} left over when it was saved are not there after the load"
+    ),
+    "rng": lambda found: (
+        f"the {' and '.join(found)} generator differs, and nothing draws from it in the compared steps"
+    ),
+}
+
+
+def differences_without_effect(case: Case) -> Iterator[Finding]:
+    """One warning for each kind of difference at a load after which everything goes on exactly."""
+    if case.load is None:
+        return
+    sections: dict[str, list[str]] = {}
+    for one in case.load.entries:
+        sections.setdefault(one.section, []).append(f"{one.name}.{one.key}".strip("."))
+    for section, found in sections.items():
+        words = WORDS.get(section)
+        said = words(found) if words else f"{count(found, 'entry', 'entries')} of {section} differ: {names(found)}"
+        yield _warning(CODE_OF_SECTION[section], case, said, found)
+    reordered = [
+        str(place) for place, _, _, match in case.load.optimizers if match.same_members and not match.same_order
+    ]
+    if reordered:
+        said = f"optimizer {names(reordered)} holds the same groups in another order, and its state was bound by name"
+        yield _warning("CK302", case, said, reordered)
+    modes = [name for name in {**case.load.left.modes, **case.load.right.modes}
+             if case.load.left.modes.get(name, True) != case.load.right.modes.get(name, True)]  # fmt: skip
+    if modes:
+        yield _warning("CK601", case, f"{count(modes, 'module')} in another mode: {names(modes)}", modes)
+
+
+def _warning(code: str, case: Case, said: str, found: list[str]) -> Finding:
+    return Finding(
+        code=code,
+        name=BY_CODE[code].name,
+        severity=Severity.WARNING,
+        message=f"{said}; without effect on the steps that follow",
+        where=at_load(case.step),
+        evidence={"without_effect": True, "entries": kept(found), "run": case.run},
+        fix="none needed for these steps",
+    )

@@ -1,0 +1,83 @@
+"""CK5: numbers that a checkpoint changed."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ckptcheck.comparison.states import EntryDifference
+from ckptcheck.finding import Severity
+from ckptcheck.rules.case import Case
+from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.words import at_load, count, kept, names, shown
+from ckptcheck.state.tensor import ITEMSIZE_BYTES
+
+
+@rule("CK504", "dtype-narrowed", Severity.WARNING, "load")
+def dtype_narrowed(case: Case) -> Iterator[Evidence]:
+    """Values came back through a narrower dtype than they were saved from.
+
+    Why: low bits of weights or moments are lost at every resume; second moments may become zero.
+    Example: moments saved as bf16 to halve the file, or state cast to a bf16 parameter's dtype.
+    Fix: save in the dtype that training uses.
+    Limits: values that the narrow dtype holds exactly cannot be told; needs the values, not only digests.
+    """
+    narrowed: list[tuple[EntryDifference, str]] = []
+    for one in (*case.loaded("param"), *case.loaded("state"), *case.loaded("ema"), *case.loaded("buffer")):
+        through = _narrower(one) or _rounded(case, one)
+        if through is not None and case.other_step is None:
+            narrowed.append((one, through))
+    if narrowed:
+        first = narrowed[0][0]
+        found = [f"{one.name}.{one.key}" if one.key else one.name for one, _ in narrowed]
+        through = Counter(kind for _, kind in narrowed).most_common(1)[0][0]
+        yield Evidence(
+            f"{count(narrowed, 'tensor')} equal the saved values rounded to {through}: {names(found)}",
+            at_load(case.step, optimizer=first.optimizer, parameter=first.name, key=first.key or None),
+            {"rounded_through": through, "tensors": kept(found), "count": len(narrowed)},
+            f"save these tensors as they are, not as {through}",
+        )
+
+
+def _narrower(one: EntryDifference) -> str | None:
+    """The right side's dtype, where it is a narrower one."""
+    if one.left is None or one.right is None or one.left.spec is None or one.right.spec is None:
+        return None
+    sizes = [ITEMSIZE_BYTES.get(spec.dtype, 0) for spec in (one.left.spec, one.right.spec)]
+    return one.right.spec.dtype if 0 < sizes[1] < sizes[0] else None
+
+
+def _rounded(case: Case, one: EntryDifference) -> str | None:
+    measured = case.difference_of(one)
+    # A value or two may fit a narrower dtype by chance.
+    return measured.rounded_through if measured is not None and measured.differing > 2 else None
+
+
+@rule("CK505", "step-counter-mismatch", Severity.ERROR, "load")
+def step_counter_mismatch(case: Case) -> Iterator[Evidence]:
+    """The update counter of a parameter's state differs from what was saved.
+
+    Why: bias correction and schedules that read it are wrong from the next update on.
+    Example: the counter is set to 0, or rebuilt from an epoch number.
+    Fix: save and load the counter with the rest of the state.
+    Limits: counters that lag behind for frozen parameters are the same on both sides and silent.
+    """
+    for one in case.bound:
+        if one.counted and case.other_step is None and case.load is not None:
+            name, key = one.counted[0]
+            pair = [side.optimizers[one.optimizer].state[name][key] for side in (case.load.left, case.load.right)]
+            values = [shown(entry) for entry in pair]
+            both = isinstance(values[0], int | float) and isinstance(values[1], int | float)
+            yield Evidence(
+                f"{key} of {count(one.counted, 'parameter')} in optimizer {one.optimizer} was {values[0]} when saved and is "
+                f"{values[1]} after the load: {names(name for name, _ in one.counted)}",
+                at_load(case.step, optimizer=one.optimizer, parameter=name, key=key),
+                {
+                    "saved": values[0],
+                    "loaded": values[1],
+                    "off_by": values[1] - values[0] if both else None,  # type: ignore[operator]
+                    "parameters": kept(name for name, _ in one.counted),
+                },
+                "restore the counter with the rest of the optimizer's state",
+            )
+
+
+RULES = (dtype_narrowed, step_counter_mismatch)

@@ -1,0 +1,30 @@
+"""Where what the resumed run does comes from in the uninterrupted one: which batch, which rate, which step."""
+
+from ckptcheck.comparison.traces import Difference
+from ckptcheck.rules.case import Case
+from ckptcheck.trace.items import Item
+
+
+def repeated_step(case: Case) -> int | None:
+    """The step of the uninterrupted run whose inputs the first differing resumed step saw; None where none did."""
+    if case.trajectory is None or case.origins is None:
+        return None
+    differing = [one for one in case.trajectory.differences if one.item.kind == "inputs"]
+    if not differing:
+        return None
+    step = differing[0].step
+    seen: list[tuple[Item, bytes]] = [
+        (one.item, one.right.digest)
+        for one in differing
+        if one.step == step and one.right is not None and one.right.digest is not None
+    ]
+    return case.origins.common_step(seen) if seen else None
+
+
+def shifted_rate(case: Case, first: Difference) -> int | None:
+    """By how many steps the resumed run's rate is off, where its rate occurs in the uninterrupted run; else None."""
+    value = first.right.value if first.right is not None else None
+    if case.origins is None or not isinstance(value, int | float):
+        return None
+    step = case.origins.step_with_value(first.item, value)
+    return step - first.step if step is not None else None

@@ -1,0 +1,288 @@
+"""CK6, what a load must bring back: schedule, generators, data, buffers, scaler, gradients, and everything else."""
+
+from collections.abc import Iterator
+
+from ckptcheck.comparison.traces import Difference
+from ckptcheck.finding import Json, Severity
+from ckptcheck.rules.binding import constructed_late
+from ckptcheck.rules.case import Case
+from ckptcheck.rules.origin import repeated_step, shifted_rate
+from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.words import at_load, count, kept, names, place_of, shown
+
+
+@rule("CK601", "load-not-faithful", Severity.ERROR, "load")
+def load_not_faithful(case: Case) -> Iterator[Evidence]:
+    """What is live right after the load differs from what was saved, in a way that no closer code names.
+
+    Why: training goes on from another state than it stopped at.
+    Example: an asynchronous save that wrote tensors while the next step changed them; another file was loaded.
+    Fix: copy tensors before a save goes to the background; load the file of this very step.
+    Limits: a generator, gradients or modes that differ without effect are warnings.
+    """
+    if case.other_step is not None and case.load is not None:
+        changed = [one for one in case.load.entries if one.section in ("param", "state") and one.changed]
+        yield Evidence(
+            f"{count(changed, 'tensor')} hold the values of step {case.other_step}, not of step {case.step}: "
+            f"{names(one.name for one in changed)}",
+            at_load(case.step, parameter=changed[0].name, key=changed[0].key or None),
+            {"values_of_step": case.other_step, "tensors": len(changed)},
+            "copy tensors before a save goes to the background, and check that the file of this step is loaded",
+        )
+        return
+    explained = {
+        (slot.optimizer, name) for slot in case.bound for name in (*slot.permuted, *slot.missing, *slot.partial)
+    }
+    left = [one for one in case.loaded("param") if not _as_built(case, one)]
+    left += [one for one in case.loaded("state") if (one.optimizer, one.name) not in explained and one.key != "step"
+             and not one.name.startswith("<")]  # fmt: skip
+    left += [one for one in case.loaded("extra") if case.persists("extra") or case.reaches("inputs")]
+    if left:
+        one = left[0]
+        yield Evidence(
+            f"{count(left, 'entry', 'entries')} differ after the load: "
+            f"{names(f'{entry.name}.{entry.key}' if entry.key else entry.name for entry in left)}",
+            at_load(case.step, parameter=one.name, key=one.key or None, optimizer=one.optimizer),
+            {"saved": shown(one.left), "loaded": shown(one.right), "entries": len(left)},
+            "compare what your save writes with what your load puts back for these entries",
+        )
+    yield from _modes(case)
+
+
+def _as_built(case: Case, one: object) -> bool:
+    name, right = getattr(one, "name", ""), getattr(one, "right", None)
+    before = case.built.parameters.get(name) if case.built is not None else None
+    return before is not None and right is not None and before.entry.digest == right.digest
+
+
+def _modes(case: Case) -> Iterator[Evidence]:
+    if case.load is None or not case.reaches("buffers"):
+        return
+    differing = [name for name in {**case.load.left.modes, **case.load.right.modes}
+                 if case.load.left.modes.get(name, True) != case.load.right.modes.get(name, True)]  # fmt: skip
+    if differing:
+        yield Evidence(
+            f"{count(differing, 'module')} changed between train and eval mode in the load: {names(differing)}",
+            at_load(case.step, key=differing[0]),
+            {"modules": kept(differing)},
+            "call model.train() after the load",
+        )
+
+
+@rule("CK602", "schedule-diverged", Severity.ERROR, "load")
+def schedule_diverged(case: Case) -> Iterator[Evidence]:
+    """The learning-rate schedule is at another place, or its rates differ.
+
+    Why: warm-up runs twice, or decay is skipped; the weights show it only later.
+    Example: the scheduler's state is not saved, or the scheduler is built after the optimizer was loaded.
+    Fix: build the scheduler before anything is loaded, and load its state.
+    Limits: a longer horizon set on purpose is a difference all the same.
+    """
+    entries = case.loaded("schedule")
+    rates = [one for one in case.loaded("hyper") if one.key == "lr"]
+    relevant = case.persists("schedule") or case.persists("hyper")
+    if case.other_step is None and relevant and (entries or constructed_late(case)):
+        numbers: dict[str, Json] = {"entries": kept(one.name for one in entries)}
+        place = next((one for one in entries if one.name.endswith("last_epoch")), None)
+        if place is not None:
+            pair = shown(place.left), shown(place.right)
+            numbers |= {"saved_position": pair[0], "loaded_position": pair[1]}
+            if isinstance(pair[0], int) and isinstance(pair[1], int):
+                numbers["offset"] = pair[1] - pair[0]
+        if rates:
+            numbers |= {"saved_rate": shown(rates[0].left), "loaded_rate": shown(rates[0].right)}
+        later = next((one for one in _later(case, "hyper") if one.item.key == "lr"), None)
+        if later is not None:
+            numbers |= {"left_rate": shown(later.left), "right_rate": shown(later.right), "rate_at_step": later.step}
+        yield Evidence(
+            _schedule_message(numbers, bool(entries)),
+            at_load(case.step, key=entries[0].name if entries else "lr", group=rates[0].group if rates else None,
+                    optimizer=rates[0].optimizer if rates else None),
+            numbers,
+            "build the scheduler before loading, then load the optimizer and the scheduler",
+        )  # fmt: skip
+        return
+    first = case.first
+    if first is not None and (
+        first.stage == "schedule" or (first.item.kind == "hyper" and first.item.key == "lr" and not rates)
+    ):
+        yield _rate_evidence(case, first)
+
+
+def _schedule_message(numbers: dict[str, Json], state_differs: bool) -> str:
+    rates = ""
+    if "saved_rate" in numbers:
+        rates = f"; the rate was {numbers['saved_rate']} when saved and is {numbers['loaded_rate']} after the load"
+    elif "left_rate" in numbers:
+        rates = (
+            f"; at step {numbers['rate_at_step']} the uninterrupted run has rate {numbers['left_rate']}, "
+            f"the resumed one {numbers['right_rate']}"
+        )
+    if not state_differs:
+        return f"the schedule was built after the optimizer was loaded, and its constructor moved the rate{rates}"
+    offset = f" by {numbers['offset']} steps" if numbers.get("offset") else ""
+    return f"the schedule is off{offset} after the load{rates}"
+
+
+def _rate_evidence(case: Case, first: Difference) -> Evidence:
+    offset = shifted_rate(case, first)
+    where = f", which is the rate of step {first.step + offset}" if offset else ""
+    return Evidence(
+        f"at step {first.step} {first.item.key or first.item.name} is {shown(first.left)} in the uninterrupted run and "
+        f"{shown(first.right)} in the resumed one{where}",
+        place_of(first),
+        {"left_rate": shown(first.left), "right_rate": shown(first.right), "offset": offset},
+        "save the scheduler's state and load it, or compute the rate from the step number",
+    )
+
+
+@rule("CK603", "rng-diverged", Severity.ERROR, "load")
+def rng_diverged(case: Case) -> Iterator[Evidence]:
+    """A random generator is in another state than in the uninterrupted run, and the training draws from it.
+
+    Why: dropout, noise, augmentation and shuffling differ from the first resumed step on.
+    Example: the generators are not in the checkpoint, or something draws after they were restored.
+    Fix: restore the generators last.
+    Limits: a generator that nothing draws from within the compared steps is a warning.
+    """
+    drawn = case.trajectory.drawn if case.trajectory is not None else frozenset()
+    differing = [one.name for one in case.loaded("rng") if one.name in drawn or case.trajectory is None]
+    if differing:
+        yield Evidence(
+            f"the {' and '.join(differing)} generator {'is' if len(differing) == 1 else 'are'} in another state after the "
+            "load than when it was saved, and the steps that follow draw from it",
+            at_load(case.step, key=differing[0]),
+            {"generators": kept(differing)},
+            "save the generators' states and restore them at the very end of your load",
+        )
+    elif case.first is not None and case.first.stage == "rng":
+        first = case.first
+        yield Evidence(
+            f"the {first.item.name} generator differs from the beginning of step {first.step} on: one run drew more often",
+            place_of(first),
+            {"generators": [first.item.name]},
+            "look for draws that happen in one run only: a new data iterator, a layer that is built, an evaluation",
+        )
+
+
+@rule("CK604", "data-diverged", Severity.ERROR, "load")
+def data_diverged(case: Case) -> Iterator[Evidence]:
+    """The resumed run sees other data than the uninterrupted one.
+
+    Why: samples are seen twice or never.
+    Example: the loader starts again at its first batch.
+    Fix: save the data position with its generator, or derive it from the step number.
+    Limits: an input that never reaches a module of the model is not seen.
+    """
+    entries = [one for one in case.loaded("data") if case.persists("data") or case.persists("inputs")]
+    inputs = [one for one in case.trajectory.at_first_stage() if one.stage == "inputs"] if case.trajectory else []
+    first = case.first
+    if not entries and not inputs and not (first is not None and first.stage == "data"):
+        return
+    seen = repeated_step(case)
+    came = f"; step {case.step + 1} saw the batch of step {seen}" if seen is not None else ""
+    numbers: dict[str, Json] = {"batch_of_step": seen, "entries": kept(one.name for one in entries)}
+    fix = "save the data's position and generator and restore them, or derive the batch from the step number"
+    if entries:
+        one = entries[0]
+        message = (
+            f"the data position differs after the load: {one.name} was {shown(one.left)}, is {shown(one.right)}{came}"
+        )
+        yield Evidence(message, at_load(case.step, key=one.name), numbers, fix)
+    elif first is not None:
+        yield Evidence(f"other data from step {first.step} on{came}", place_of(first), numbers, fix)
+
+
+@rule("CK605", "buffers-diverged", Severity.ERROR, "load")
+def buffers_diverged(case: Case) -> Iterator[Evidence]:
+    """Buffers differ from the uninterrupted run.
+
+    Why: BatchNorm statistics decide what evaluation and export compute; training in train mode never shows it.
+    Example: only `named_parameters()` are saved.
+    Fix: save `state_dict()`, which has the buffers.
+    Limits: buffers that are not persistent have to be rebuilt the same way.
+    """
+    entries = case.loaded("buffer")
+    if entries and case.other_step is None:
+        found = [one.name for one in entries]
+        yield Evidence(
+            f"{count(found, 'buffer')} differ after the load: {names(found)}",
+            at_load(case.step, key=found[0]),
+            {"buffers": kept(found), "saved": shown(entries[0].left), "loaded": shown(entries[0].right)},
+            "save model.state_dict(), not named_parameters(), and load it strictly",
+        )
+    elif case.first is not None and case.first.stage == "buffers":
+        yield Evidence(
+            f"buffer {case.first.item.name} differs first, at step {case.first.step}, with the same inputs",
+            place_of(case.first),
+            {"buffers": [case.first.item.name]},
+            "look for modules in another mode, or buffers moved outside the forward pass",
+        )
+
+
+@rule("CK608", "scaler-diverged", Severity.ERROR, "load")
+def scaler_diverged(case: Case) -> Iterator[Evidence]:
+    """The gradient scaler's scale or growth counter differs, or an update was skipped in one run only.
+
+    Why: a fresh scaler starts too high, overflows, and skips updates and with them the schedule.
+    Example: `scaler.state_dict()` is not saved.
+    Fix: save and load it.
+    Limits: in float32 it never shows in the weights.
+    """
+    entries = case.loaded("scaler")
+    if entries and case.other_step is None:
+        spelled = [f"{one.name} was {shown(one.left)}, is {shown(one.right)}" for one in entries]
+        yield Evidence(
+            f"the gradient scaler differs after the load: {names(spelled)}",
+            at_load(case.step, key=entries[0].name),
+            {
+                "saved": {one.name: shown(one.left) for one in entries},
+                "loaded": {one.name: shown(one.right) for one in entries},
+            },
+            "save scaler.state_dict() and load it",
+        )
+    elif case.first is not None and case.first.stage == "scaler":
+        first = case.first
+        what = "number of updates" if first.item.kind == "updates" else first.item.name
+        yield Evidence(
+            f"at step {first.step} the {what} is {shown(first.left)} in the uninterrupted run, {shown(first.right)} here",
+            place_of(first),
+            {"left": shown(first.left), "right": shown(first.right)},
+            "look for an overflow, or an accumulation counter, that only one run has",
+        )
+
+
+@rule("CK613", "accumulated-gradients-lost", Severity.ERROR, "load")
+def accumulated_gradients_lost(case: Case) -> Iterator[Evidence]:
+    """Gradients that were accumulated when the run was saved are not there after the load, and the next update misses them.
+
+    Why: the first update after the resume is made of a part of its window.
+    Example: a checkpoint in the middle of an accumulation window.
+    Fix: save at the window's end only, or save the gradients too.
+    Limits: gradients left over that the next step clears are a warning.
+    """
+    if case.other_step is not None or not case.reaches("grad") or case.load is None:
+        return
+    lost = [one.name for one in case.loaded("grad")]
+    if lost and (case.first is None or case.first.step == case.step + 1 or case.first.stage == "grad"):
+        yield Evidence(
+            f"the gradients of {count(lost, 'parameter')} accumulated up to step {case.step} differ after the load: {names(lost)}",
+            at_load(case.step, parameter=lost[0]),
+            {"parameters": kept(lost), "after_load": case.load.right.parameters[lost[0]].presence},
+            "save at the end of an accumulation window only, or save and restore the gradients",
+        )
+
+
+def _later(case: Case, kind: str) -> list[Difference]:
+    return [one for one in case.trajectory.differences if one.item.kind == kind] if case.trajectory is not None else []
+
+
+RULES = (
+    load_not_faithful,
+    schedule_diverged,
+    rng_diverged,
+    data_diverged,
+    buffers_diverged,
+    scaler_diverged,
+    accumulated_gradients_lost,
+)

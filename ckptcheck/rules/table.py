@@ -1,0 +1,30 @@
+"""Every rule, and which code is the cause where several fire."""
+
+from typing import Final
+
+from ckptcheck.rules import binding, completeness, frozen, numbers, resume, trajectory
+from ckptcheck.rules.rule import Rule
+
+RULES: Final[tuple[Rule, ...]] = (
+    *completeness.RULES,
+    *binding.RULES,
+    *frozen.RULES,
+    *numbers.RULES,
+    *resume.RULES,
+    *trajectory.RULES,
+)
+
+BY_CODE: Final = {one.code: one for one in RULES}
+
+CAUSES: Final = (
+    "CK609",
+    "CK401", "CK402", "CK403",
+    "CK301", "CK302", "CK303", "CK304", "CK305", "CK307", "CK309", "CK311",
+    "CK405", "CK406", "CK504", "CK505", "CK202", "CK203", "CK201",
+    "CK602", "CK306", "CK603", "CK612", "CK604", "CK605", "CK608", "CK208", "CK613",
+    "CK601", "CK606", "CK607", "CK610",
+)  # fmt: skip
+"""Codes that can be the cause, the most specific first (DESIGN section 3); the others stand beside a cause."""
+
+ROOTS: Final = frozenset({"CK609", "CK401", "CK402", "CK403"})
+"""Causes that need no resume: they are judged within one run."""

@@ -1,0 +1,215 @@
+"""CK6, what the steps say: gradients, updates, repeated steps, saving, noise, environment, and the rest."""
+
+from collections.abc import Iterator
+
+from ckptcheck.comparison.traces import Difference
+from ckptcheck.finding import Json, Severity
+from ckptcheck.rules.case import Case
+from ckptcheck.rules.origin import repeated_step
+from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.words import at_load, kept, names, place_of, shown
+from ckptcheck.state.stages import STAGE_ORDER
+
+
+def _described(one: Difference) -> str:
+    item = one.item
+    return f"{item.name}.{item.key}" if item.name and item.key else item.name or item.key or item.kind
+
+
+@rule("CK606", "gradient-diverged", Severity.ERROR, "trajectory")
+def gradient_diverged(case: Case) -> Iterator[Evidence]:
+    """Loss or gradients differ although inputs, parameters, buffers and generators are the same.
+
+    Why: something that the training reads is in no part of the recorded state.
+    Example: a python attribute that the forward pass reads, a mode, a flag of torch, a curriculum counter.
+    Fix: put that value into the checkpoint, and declare it in `Run(extra=...)` so that it is compared.
+    Limits: kernels that are not deterministic do the same; the repeat tells them apart.
+    """
+    first = case.first
+    if first is not None and first.stage in ("loss", "grad"):
+        differing = [_described(one) for one in case.trajectory.at_first_stage()] if case.trajectory else []
+        yield Evidence(
+            f"at step {first.step} the {'loss' if first.stage == 'loss' else 'gradients'} differ with the same inputs, "
+            f"parameters, buffers and generators: {names(differing)}",
+            place_of(first),
+            {"differing": kept(differing)},
+            "look for what the forward pass reads beside parameters and buffers, and save it",
+        )
+
+
+@rule("CK607", "update-diverged", Severity.ERROR, "trajectory")
+def update_diverged(case: Case) -> Iterator[Evidence]:
+    """The update gave another result from the same gradients, hyperparameters and state.
+
+    Why: the update rule itself reads something that was not restored.
+    Example: an optimizer that keeps state outside its `state`; weights changed by hand after the update.
+    Fix: keep such state in `optimizer.state` or save it apart.
+    Limits: fused and foreach kernels differ in the last place; see CK614.
+    """
+    first = case.first
+    if first is not None and first.stage in ("state", "param"):
+        differing = [_described(one) for one in case.trajectory.at_first_stage()] if case.trajectory else []
+        yield Evidence(
+            f"at step {first.step} the update of {first.item.name} differs with the same gradients and hyperparameters",
+            place_of(first),
+            {"differing": kept(differing), "left_norm": _norm(first, True), "right_norm": _norm(first, False)},
+            "look for state that the optimizer keeps outside its state_dict",
+        )
+
+
+def _norm(one: Difference, left: bool) -> Json:
+    sample = one.left if left else one.right
+    return sample.norm if sample is not None else None
+
+
+@rule("CK609", "saving-perturbs-training", Severity.ERROR, "saving")
+def saving_perturbs_training(case: Case) -> Iterator[Evidence]:
+    """The run that saves goes on otherwise than the same run without saving.
+
+    Why: a checkpoint must not change the training; each save then makes it another run.
+    Example: a save that draws random numbers, evaluates a sample, or leaves the model in eval mode.
+    Fix: take the generators' states before and put them back after, or draw from a generator of its own.
+    Limits: without a repeat (--quick) only what is live before and after the save is compared.
+    """
+    for one in case.saving or ():
+        if one.touched:
+            first = one.touched[0]
+            what = [_described(touched) for touched in one.touched]
+            place = place_of(first)
+            yield Evidence(
+                f"saving after step {one.step} changed the {first.stage} of the live run: {names(what)}",
+                place,
+                {"changed": kept(what), "later_step": one.later.step if one.later else None},
+                "save without changing the live run: restore generators and modes that the save uses",
+            )
+        elif one.later is not None:
+            yield Evidence(
+                f"the run that saved after step {one.step} goes on otherwise than the same run without saving, from step "
+                f"{one.later.step} on, in {_described(one.later)}",
+                place_of(one.later),
+                {"saved_after_step": one.step},
+                "look for what the save reads or consumes: a data iterator, a queue, a counter",
+            )
+
+
+@rule("CK610", "unexplained-divergence", Severity.ERROR)
+def unexplained_divergence(case: Case) -> Iterator[Evidence]:
+    """The resumed run differs, and no closer code explains how.
+
+    Why: the run does not go on as if it had never stopped.
+    Example: state in an `extra` object that its own state_dict does not hold.
+    Fix: start from the first divergence and look for what is not saved.
+    Limits: this is the code for what we do not know.
+    """
+    first = case.first
+    if first is not None and first.stage in ("extra", "hyperparameters", "data", "schedule"):
+        yield Evidence(
+            f"{_described(first)} differs first, at step {first.step}, in stage {first.stage}",
+            place_of(first),
+            {"left": shown(first.left), "right": shown(first.right)},
+            "look for what this value depends on that the checkpoint does not hold",
+        )
+    elif case.raised is not None:
+        yield Evidence(
+            f"the resumed run raised where the uninterrupted one did not: {case.raised}",
+            at_load(case.step),
+            {"raised": case.raised},
+            "see the last lines of the resumed run",
+        )
+
+
+@rule("CK611", "nondeterministic-baseline", Severity.WARNING, "saving")
+def nondeterministic_baseline(case: Case) -> Iterator[Evidence]:
+    """Two runs without any resume differ from each other: there is nothing to hold a resumed run against.
+
+    Why: a difference after the resume may then be chance.
+    Example: a generator that nobody seeds, a seed taken from the clock, a kernel that is not deterministic.
+    Fix: seed torch, numpy and python from `ctx.seed`; try --deterministic.
+    Limits: what was equal in both runs is still judged, up to the step and stage where they part.
+    """
+    one = case.noise
+    if one is not None:
+        yield Evidence(
+            f"two equal runs without a resume differ from step {one.step} on, first in {one.stage}: {_described(one)}",
+            place_of(one),
+            {"stage": one.stage},
+            _advice(one),
+        )
+
+
+def _advice(one: Difference) -> str:
+    if one.step == 0 or STAGE_ORDER[one.stage] <= STAGE_ORDER["inputs"]:
+        return "seed torch, numpy and python's random from ctx.seed in your factory, before the model is built"
+    return "run again with --deterministic; if that is not possible here, use --policy state-exact"
+
+
+@rule("CK612", "steps-missing-or-repeated", Severity.ERROR, "load")
+def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
+    """The resumed run does the work of a step again, or leaves one out.
+
+    Why: samples and schedule shift by a step at every resume.
+    Example: the step number is written before it is counted up, so that step k is done twice.
+    Fix: save the number of completed steps, and go on with the next one.
+    Limits: seen where inputs repeat and a saved counter is off; otherwise it is CK604.
+    """
+    counters = [one for one in case.loaded("extra") if one.left and one.right and isinstance(one.left.value, int)
+                and isinstance(one.right.value, int) and not isinstance(one.left.value, bool)]  # fmt: skip
+    seen = repeated_step(case)
+    if case.trajectory is None or (case.goes_on_exactly and not case.trajectory.left_only):
+        return
+    if counters and seen is not None:
+        one = counters[0]
+        off = one.right.value - one.left.value if one.left and one.right else 0  # type: ignore[operator]
+        if seen - (case.step + 1) == off:
+            verb = "again" if off < 0 else "too early"
+            yield Evidence(
+                f"{one.name} was {shown(one.left)} when saved and is {shown(one.right)} after the load: step {case.step + 1} "
+                f"does the work of step {seen} {verb}",
+                at_load(case.step, key=one.name),
+                {"saved": shown(one.left), "loaded": shown(one.right), "repeats_step": seen},
+                "save the number of completed steps and go on with the next one",
+            )
+    if case.trajectory.left_only:
+        gone = [str(step) for step in case.trajectory.left_only]
+        yield Evidence(
+            f"the resumed run never did step {names(gone)}",
+            at_load(case.step),
+            {"missing": kept(gone)},
+            "look at where the resumed loop starts and stops",
+        )
+
+
+@rule("CK614", "environment-changed", Severity.WARNING, "load")
+def environment_changed(case: Case) -> Iterator[Evidence]:
+    """Thread count, determinism switches or default dtype differ between the two runs.
+
+    Why: another thread count sums in another order; the last bits differ and grow.
+    Example: `torch.set_num_threads` called in one run only.
+    Fix: run both with the same settings.
+    Limits: hardware that differs behind equal names is not seen.
+    """
+    if case.load is None:
+        return
+    left, right = case.load.left.flags, case.load.right.flags
+    changed = {
+        name: (left.get(name), right.get(name)) for name in {**left, **right} if left.get(name) != right.get(name)
+    }
+    if changed:
+        spelled = [f"{name} was {was}, is {now}" for name, (was, now) in changed.items()]
+        yield Evidence(
+            f"the environment changed: {names(spelled)}",
+            at_load(case.step, key=next(iter(changed))),
+            {name: [was, now] for name, (was, now) in changed.items()},
+            "give both runs the same settings",
+        )
+
+
+RULES = (
+    gradient_diverged,
+    update_diverged,
+    saving_perturbs_training,
+    unexplained_divergence,
+    nondeterministic_baseline,
+    steps_missing_or_repeated,
+    environment_changed,
+)

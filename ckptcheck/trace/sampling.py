@@ -1,0 +1,117 @@
+"""What each kind of item is sampled from. Generators of (item, live leaf): nothing is digested here."""
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import torch
+
+from ckptcheck.state.training_state import unnamed
+from ckptcheck.state.tree import flatten
+from ckptcheck.trace.items import Item
+from ckptcheck.trace.subjects import Subjects
+
+Leaves: TypeAlias = Iterator[tuple[Item, Any]]
+
+
+def generators() -> Leaves:
+    """The state of torch's CPU generator, of each CUDA device's in use, of numpy's and of python's."""
+    yield Item("rng", "torch"), torch.get_rng_state()
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        for device in range(torch.cuda.device_count()):
+            yield Item("rng", f"cuda:{device}"), torch.cuda.get_rng_state(device)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        kind, keys, *rest = numpy.random.get_state()
+        yield Item("rng", "numpy"), (kind, keys.tobytes(), *rest)
+    yield Item("rng", "python"), repr(random.getstate())
+
+
+def parameters(subjects: Subjects) -> Leaves:
+    """Every parameter of the model, by its first name."""
+    for name, parameter in subjects.names().parameters.items():
+        yield Item("param", name), parameter
+
+
+def buffers(subjects: Subjects) -> Leaves:
+    """Every buffer of the model, persistent or not."""
+    for name, buffer in subjects.names().buffers.items():
+        yield Item("buffer", name), buffer
+
+
+def hyperparameters(subjects: Subjects, place: int, part: int = 0) -> Leaves:
+    """Every value of every group of one optimizer."""
+    for group, values in enumerate(subjects.optimizers()[place].param_groups):
+        for key, value in values.items():
+            if key not in ("params", "param_names"):
+                for path, leaf in flatten(value, key):
+                    yield Item("hyper", "", path, place, group, part), leaf
+
+
+def optimizer_state(subjects: Subjects, place: int) -> Leaves:
+    """Every state entry of one optimizer, by parameter name and state key."""
+    optimizer = subjects.optimizers()[place]
+    names = subjects.names()
+    slots: dict[int, str] = {}
+    for tensor, entries in getattr(optimizer, "state", {}).items():
+        if not isinstance(tensor, torch.Tensor):  # some optimizers keep global entries under a string
+            yield from _entries(str(tensor), entries, place)
+            continue
+        name = names.name_of(tensor)
+        if name is None:
+            slots = slots or {id(held): slot for _, _, held, slot, _ in subjects.slots(optimizer)}
+            name = slots.get(id(tensor), unnamed(-1, -1))
+        yield from _entries(name, entries, place)
+
+
+def _entries(name: str, entries: Any, place: int) -> Leaves:
+    for key, leaf in flatten(entries):
+        yield Item("state", name, key, place), leaf
+
+
+def sections(subjects: Subjects) -> Leaves:
+    """The state_dicts of schedules, scalers, EMA, data and whatever else the run declared."""
+    for kind, objects in subjects.sections().items():
+        for prefix, one in objects.items():
+            tree = one.state_dict() if hasattr(one, "state_dict") else one
+            for path, leaf in flatten(tree, prefix):
+                yield Item(kind, path), leaf
+
+
+def binding(subjects: Subjects) -> Leaves:
+    """Who is in which group, and which parameters are not trained, as canonical JSON texts."""
+    groups: list[dict[str, Any]] = [
+        {
+            "class": type(optimizer).__qualname__,
+            "groups": [[None] * len(group["params"]) for group in optimizer.param_groups],
+        }
+        for optimizer in subjects.optimizers()
+    ]
+    for place, optimizer in enumerate(subjects.optimizers()):
+        for group, index, _, name, held in subjects.slots(optimizer):
+            groups[place]["groups"][group][index] = name if held else None
+    frozen = [name for name, one in subjects.names().parameters.items() if not one.requires_grad]
+    yield Item("structure", "groups"), json.dumps(groups)
+    yield Item("structure", "frozen"), json.dumps(frozen)
+
+
+def modes(subjects: Subjects) -> Leaves:
+    """Ties, modules in evaluation mode, and the switches of torch that change numbers, as JSON texts."""
+    names = subjects.names()
+    yield Item("structure", "ties"), json.dumps({name: list(more) for name, more in names.aliases.items()})
+    yield Item("structure", "eval"), json.dumps([name for name, one in names.modules.items() if not one.training])
+    yield Item("structure", "flags"), json.dumps(flags())
+
+
+def flags() -> dict[str, Any]:
+    """Thread count, default dtype and determinism switches of this process."""
+    return {
+        "num_threads": torch.get_num_threads(),
+        "default_dtype": str(torch.get_default_dtype()),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "cudnn_deterministic": torch.backends.cudnn.deterministic,
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+    }

@@ -1,0 +1,94 @@
+"""From a recorded moment to the noun that rules judge."""
+
+import json
+from typing import Any
+
+from ckptcheck.state.digest import Digest
+from ckptcheck.state.training_state import SECTIONS, Entry, Group, Optimizer, Parameter, TrainingState
+from ckptcheck.trace.file import Trace
+from ckptcheck.trace.items import LOAD, PRESENCE, Item, Sample
+from ckptcheck.trace.measuring import PLAIN_DIGEST
+
+
+def state_at(trace: Trace, step: int, moment: str) -> TrainingState:
+    """The training state that a trace recorded at a moment of kind load, saved or after-save.
+
+    Raises KeyError when the trace has no such moment.
+    """
+    if (step, moment) not in trace.moments:
+        raise KeyError(f"{trace.path} has no moment {moment!r} at step {step}")
+    samples = trace.samples(step, moment)
+    entries = _Entries(samples, trace.header["digest"])
+    structure = {item.name: trace.text(sample.digest) for item, sample in samples.items() if item.kind == "structure"}
+    frozen = set(json.loads(structure.get("frozen") or "[]"))
+    evaluating = json.loads(structure.get("eval") or "[]")
+    return TrainingState(
+        source=f"{trace.header.get('run', trace.path.name)}, step {step}",
+        step=step,
+        parameters=_parameters(entries, frozen, json.loads(structure.get("ties") or "{}")),
+        buffers=entries.by_name("buffer"),
+        optimizers=_optimizers(entries, json.loads(structure.get("groups") or "[]")),
+        sections={kind: found for kind in SECTIONS if (found := entries.by_name(kind))},
+        rng=entries.by_name("rng"),
+        modes=dict.fromkeys(evaluating, False),
+        flags=json.loads(structure.get("flags") or "{}"),
+    )
+
+
+class _Entries:
+    """The samples of a moment as entries, by kind."""
+
+    def __init__(self, samples: dict[Item, Sample], algorithm: str) -> None:
+        self._algorithm = algorithm
+        self.kinds: dict[str, list[tuple[Item, Sample]]] = {}
+        for item, sample in samples.items():
+            self.kinds.setdefault(item.kind, []).append((item, sample))
+
+    def entry(self, sample: Sample) -> Entry:
+        algorithm = PLAIN_DIGEST if sample.spec is None else self._algorithm
+        digest = Digest(algorithm, sample.digest) if sample.digest is not None else None
+        return Entry(sample.spec, digest, sample.norm, sample.value)
+
+    def by_name(self, kind: str) -> dict[str, Entry]:
+        return {item.name: self.entry(sample) for item, sample in self.kinds.get(kind, [])}
+
+
+def _parameters(entries: _Entries, frozen: set[str], ties: dict[str, list[str]]) -> dict[str, Parameter]:
+    gradients = {item.name: sample for item, sample in entries.kinds.get("grad", [])}
+    parameters = {}
+    for name, entry in entries.by_name("param").items():
+        gradient = gradients.get(name)
+        parameters[name] = Parameter(
+            name=name,
+            entry=entry,
+            aliases=tuple(ties.get(name, ())),
+            requires_grad=name not in frozen,
+            presence=PRESENCE[gradient.presence] if gradient and gradient.presence is not None else None,
+            grad=entries.entry(gradient) if gradient and gradient.digest is not None else None,
+        )
+    return parameters
+
+
+def _optimizers(entries: _Entries, described: list[dict[str, Any]]) -> tuple[Optimizer, ...]:
+    state: dict[int, dict[str, dict[str, Entry]]] = {}
+    for item, sample in entries.kinds.get("state", []):
+        state.setdefault(item.optimizer, {}).setdefault(item.name, {})[item.key] = entries.entry(sample)
+    values: dict[tuple[int, int], dict[str, Entry]] = {}
+    for item, sample in entries.kinds.get("hyper", []):
+        values.setdefault((item.optimizer, item.group), {})[item.key] = entries.entry(sample)
+    return tuple(
+        Optimizer(
+            class_name=one["class"],
+            groups=tuple(
+                Group(tuple(members), values.get((place, group), {})) for group, members in enumerate(one["groups"])
+            ),
+            state=state.get(place, {}),
+        )
+        for place, one in enumerate(described)
+    )
+
+
+def replaced_by_load(trace: Trace, step: int) -> frozenset[str]:
+    """The sections whose objects the load put others in place of."""
+    text = trace.text(trace.digest(step, LOAD, Item("structure", "replaced")))
+    return frozenset(json.loads(text or "[]"))

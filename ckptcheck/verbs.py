@@ -1,0 +1,133 @@
+"""The commands as library calls: each wires rooms, returns a result, and prints nothing."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from ckptcheck.finding import Result
+from ckptcheck.progress import Progress
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def verify(
+    target: str,
+    *,
+    steps: int = 20,
+    resume_at: Sequence[int] = (),
+    device: str = "cpu",
+    resume_device: str | None = None,
+    quick: bool = False,
+    policy: str = "exact",
+    deterministic: bool = False,
+    repeats: int = 1,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    freeze: Mapping[str, str] = NOTHING,
+    timeout_s: float = 600.0,
+    seed: int = 0,
+    jobs: int | None = None,
+    select: Sequence[str] = ("CK",),
+    ignore: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Result:
+    """Whether `target`, stopped after each of `resume_at` and resumed in a fresh process, goes on exactly.
+
+    `steps` and `resume_at` count steps from 1; `timeout_s` is how long a run may go without progress; `jobs` how many
+    processes run side by side. `policy` is "exact" or "state-exact". Raises UsageError for values out of range,
+    TargetError for a target that cannot be used, RunFailedError where the uninterrupted run does not end.
+    """
+    from ckptcheck.experiment.plan import Settings
+    from ckptcheck.experiment.target import split_target
+    from ckptcheck.verdict.asking import check_freeze, check_policy
+    from ckptcheck.verdict.verification import Question, check_points, verification
+
+    points = check_points(steps, resume_at)
+    split_target(target)
+    settings = Settings(target, steps, points, device, resume_device, seed, deterministic, timeout_s, jobs)
+    question = Question(
+        quick=quick,
+        repeats=max(1, repeats),
+        policy=check_policy(policy, rtol, atol),
+        freeze=check_freeze(freeze),
+        select=tuple(select),
+        ignore=tuple(ignore),
+    )
+    return verification(settings, question, progress)
+
+
+def save(
+    target: str,
+    *,
+    steps: int,
+    output: Path | str,
+    trace: Path | str | None = None,
+    store: bool = False,
+    device: str = "cpu",
+    seed: int = 0,
+    digest: str | None = None,
+    timeout_s: float = 600.0,
+    progress: Progress | None = None,
+) -> Result:
+    """Train `target` for `steps` steps and save its training state into the new folder `output`.
+
+    With `trace` the steps are recorded into that folder; `store` forces the tool's own store. Raises OutputError
+    where `output` exists, and as `verify`; nothing is left at `output` where the run fails.
+    """
+    from ckptcheck.verdict.training import Order, train_and_save
+
+    order = Order(target, steps, Path(output), Path(trace) if trace else None, store, device, seed, digest, timeout_s)
+    return train_and_save(order, progress)
+
+
+def resume(
+    target: str,
+    checkpoint: Path | str,
+    *,
+    steps: int,
+    output: Path | str,
+    step: int | None = None,
+    store: bool = False,
+    device: str = "cpu",
+    seed: int = 0,
+    digest: str | None = None,
+    timeout_s: float = 600.0,
+    progress: Progress | None = None,
+) -> Result:
+    """Load `checkpoint` in a fresh process, train on to step `steps`, and record the steps into the folder `output`.
+
+    `step` says after which step the checkpoint was saved, where it does not say so itself.
+    """
+    from ckptcheck.verdict.training import Order, load_and_train
+
+    order = Order(target, steps, None, Path(output), store, device, seed, digest, timeout_s)
+    return load_and_train(order, Path(checkpoint), step, progress)
+
+
+def compare(
+    left: Path | str,
+    right: Path | str,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    select: Sequence[str] = ("CK",),
+    ignore: Sequence[str] = (),
+) -> Result:
+    """Compare two traces over the steps that both have.
+
+    Traces hold digests and norms, no values: magnitudes are null, and a tolerance can be applied to numbers only.
+    Raises TraceError where one of them is no trace.
+    """
+    from ckptcheck.verdict.asking import check_policy
+    from ckptcheck.verdict.two_traces import compare_folders
+
+    return compare_folders(Path(left), Path(right), check_policy("exact", rtol, atol), tuple(select), tuple(ignore))
+
+
+def demo(*, progress: Progress | None = None) -> tuple[Result, Result]:
+    """A clean resume and a broken one of two small built-in targets: (the clean result, the broken result)."""
+    home = "ckptcheck.experiment.demo_targets"
+    clean = verify(f"{home}:build", steps=8, resume_at=(4,), progress=progress)
+    broken = verify(f"{home}:build_broken", steps=8, resume_at=(4,), progress=progress)
+    return clean, broken

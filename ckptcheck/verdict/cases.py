@@ -1,0 +1,168 @@
+"""Cases for the rules, from the traces of an experiment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ckptcheck.comparison.bindings import bindings
+from ckptcheck.comparison.freezing import Breach, breaches
+from ckptcheck.comparison.origins import Origins
+from ckptcheck.comparison.states import compare_states
+from ckptcheck.comparison.traces import Difference, TraceDiff, compare_traces
+from ckptcheck.experiment.noise import NUMERIC, Noise, touched_by_save
+from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed
+from ckptcheck.experiment.second_pass import SecondPass
+from ckptcheck.rules.case import Case, Measured, Saving
+from ckptcheck.trace.file import Trace
+from ckptcheck.trace.items import BUILT, LOAD, SAVED, Item
+from ckptcheck.trace.states import replaced_by_load, state_at
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What counts as equal. With `rtol` and `atol` zero, bytes do.
+
+    An element passes when |right - left| <= atol + rtol * |left|; only tensors and numbers that training computes
+    are given a tolerance, never generators, inputs, hyperparameters or schedules.
+    """
+
+    state_exact: bool = False
+    rtol: float = 0.0
+    atol: float = 0.0
+
+    @property
+    def tolerant(self) -> bool:
+        """Whether a tolerance was asked for."""
+        return self.rtol > 0 or self.atol > 0
+
+
+def case_of(
+    experiment: Experiment, run: Resumed, noise: Noise, policy: Policy, *, measure: bool = True
+) -> tuple[Case, str]:
+    """The case of one resumed run, and why some of its magnitudes are missing ("" where none is).
+
+    Where something differs, both runs are made once more to measure it, unless `measure` is False.
+    """
+    left, right = experiment.traces[REFERENCE], run.trace
+    raised = None if run.outcome.status == "ended" else f"{run.outcome.error} ({run.outcome.place})"
+    if right is None or (run.step, LOAD) not in right.moments:
+        return Case(run.name, run.step, raised=raised), ""
+    saved = experiment.traces[run.source]
+    load = compare_states(state_at(saved, run.step, SAVED), state_at(right, run.step, LOAD))
+    whole = compare_traces(left, right, first=run.step + 1)
+    trajectory = judged_part(whole, noise, policy, experiment.settings.devices)
+    measured: Measured = {}
+    missing = ""
+    if measure and (trajectory.first is not None or raised is not None):
+        second = SecondPass(experiment, run.source, run.name, run.step, policy.rtol, policy.atol)
+        measured, missing = second.measure(load, trajectory)
+        if policy.tolerant:
+            trajectory = within_tolerance(trajectory, second.within, policy)
+    case = Case(
+        run=run.name,
+        step=run.step,
+        load=load,
+        bound=bindings(load),
+        built=state_at(right, run.step, BUILT),
+        trajectory=trajectory,
+        origins=Origins(left),
+        measured=measured,
+        replaced=replaced_by_load(right, run.step),
+        raised=raised,
+    )
+    return replace(case, other_step=loaded_step(case)), missing
+
+
+def judged_part(diff: TraceDiff, noise: Noise, policy: Policy, devices: tuple[str, str]) -> TraceDiff:
+    """What of a trajectory can be judged: within the noise floor, and across devices the exact stages only."""
+    judged = noise.strip(diff, policy.state_exact and noise.only_numeric)
+    if devices[0].split(":")[0] != devices[1].split(":")[0] and not policy.tolerant:
+        # Kernels of two devices never agree to the bit; what is loaded and what enters the model must.
+        kept = tuple(one for one in judged.differences if one.stage not in NUMERIC)
+        return replace(judged, differences=kept)
+    return judged
+
+
+def within_tolerance(diff: TraceDiff, within: set[tuple[int, Item]], policy: Policy) -> TraceDiff:
+    """Without the numeric differences of which no element is beyond the tolerance."""
+    return replace(diff, differences=tuple(one for one in diff.differences if not _tolerated(one, within, policy)))
+
+
+def _tolerated(one: Difference, within: set[tuple[int, Item]], policy: Policy) -> bool:
+    if one.stage not in NUMERIC or one.left is None or one.right is None or one.left.presence != one.right.presence:
+        return False
+    pair = one.left.value, one.right.value
+    if isinstance(pair[0], float) and isinstance(pair[1], float):
+        return abs(pair[1] - pair[0]) <= policy.atol + policy.rtol * abs(pair[0])
+    return (one.step, one.item) in within
+
+
+def loaded_step(case: Case) -> int | None:
+    """The step other than k after which every differing parameter and state tensor had its loaded content."""
+    if case.load is None or case.origins is None or not (case.trajectory and case.trajectory.first):
+        return None
+    contents = []
+    tensors = 0
+    for one in case.load.entries:
+        if one.section in ("param", "state"):
+            if one.right is None or one.left is None or one.right.digest is None:
+                return None
+            item = Item(one.section, one.name, one.key, -1 if one.optimizer is None else one.optimizer)
+            contents.append((item, one.right.digest.value))
+            tensors += one.right.spec is not None and one.right.spec.numel > 1
+    step = case.origins.common_step(contents) if tensors else None
+    return step if step != case.step else None
+
+
+def saving_of(experiment: Experiment, noise: Noise) -> tuple[Saving, ...]:
+    """What each save of the reference did to it."""
+    trace = experiment.traces[REFERENCE]
+    savings = []
+    for step in experiment.settings.resume_at:
+        touched = touched_by_save(trace, step, drawn_after(trace, step))
+        if noise.repeated:
+            # What a save moved and moved back, or what the next step sets anyway, is no perturbation.
+            later = noise.perturbs if noise.perturbs is not None and noise.perturbs.step > step else None
+            savings.append(Saving(step, touched if later else (), later))
+        else:
+            savings.append(
+                Saving(step, tuple(one for one in touched if one.item.kind not in ("structure", "grad")), None)
+            )
+    return _only_first(savings)
+
+
+def _only_first(savings: list[Saving]) -> tuple[Saving, ...]:
+    # The first save that perturbs explains what comes later.
+    guilty = [one for one in savings if one.touched] or [one for one in savings if one.later]
+    return tuple(guilty[:1])
+
+
+def drawn_after(trace: Trace, step: int) -> frozenset[str]:
+    """The generators that a run draws from after a step."""
+    return compare_traces(trace, trace, first=step + 1).drawn if trace.steps[-1] > step else frozenset()
+
+
+def needs_repeat(experiment: Experiment) -> bool:
+    """Whether a save visibly changed the live run, so that only a run without saving can tell whether it matters."""
+    trace = experiment.traces[REFERENCE]
+    return any(touched_by_save(trace, step, drawn_after(trace, step)) for step in experiment.settings.resume_at)
+
+
+def breach_cases(
+    experiment: Experiment, resumed: list[Resumed], freeze: Mapping[str, str]
+) -> tuple[list[Case], list[str]]:
+    """One case for each run whose freeze contracts are held against it, and the patterns that matched nothing."""
+    if not freeze:
+        return [], []
+    traces = {REFERENCE: experiment.traces[REFERENCE]} | {one.name: one.trace for one in resumed if one.trace}
+    cases: list[Case] = []
+    unmatched: list[str] = []
+    seen: set[tuple[str, str, int]] = set()
+    for name, trace in traces.items():
+        found, unmatched_here = breaches(trace, freeze)
+        unmatched = unmatched or list(unmatched_here)
+        fresh = tuple(one for one in found if (one.parameter, one.what, one.step) not in seen)
+        seen |= {(one.parameter, one.what, one.step) for one in found}
+        already = {(one.parameter, one.what) for case in cases for one in case.breaches or ()}
+        news: tuple[Breach, ...] = tuple(one for one in fresh if (one.parameter, one.what) not in already)
+        cases.append(Case(name, 0, breaches=news, breached_run=name))
+    return cases, unmatched

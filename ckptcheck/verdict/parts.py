@@ -1,0 +1,128 @@
+"""What a result of verify holds beside its findings: the runs, the divergence step by step, what was crossed."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ckptcheck.comparison.tensors import TensorDifference
+from ckptcheck.experiment.job import Outcome
+from ckptcheck.finding import Json
+from ckptcheck.rules.case import Case, Measured
+from ckptcheck.state.stages import LOAD
+from ckptcheck.trace.file import Trace
+from ckptcheck.trace.items import NONE, SAVED, STEP, Item
+
+MAX_ROWS = 10_000
+"""Rows of a trajectory that a result holds; the first in time are kept, and the result says how many there were."""
+NUMBERS = (
+    "differing",
+    "numel",
+    "first_at",
+    "max_abs",
+    "max_abs_at",
+    "rel_l2",
+    "max_ulp",
+    "median_ulp",
+    "sign_flips",
+    "nan",
+    "inf",
+)
+
+
+def run_rows(outcomes: Iterable[Outcome]) -> list[Json]:
+    """One row a process: how it ended and where its time went, in seconds."""
+    return [
+        {
+            "name": one.name,
+            "status": one.status,
+            "seconds": round(one.total_s, 3),
+            "training_s": round(one.training_s, 3),
+            "recording_s": round(one.recording_s, 3),
+        }
+        for one in outcomes
+    ]
+
+
+def trajectory_rows(case: Case, missing: str) -> list[Json]:
+    """One row for each differing tensor or value of each step, the load first, in order of time and cause."""
+    rows: list[Json] = []
+    for one in case.load.entries if case.load is not None and not case.goes_on_exactly else ():
+        if one.section != "rng" or case.trajectory is None or one.name in case.trajectory.drawn:
+            optimizer = -1 if one.optimizer is None else one.optimizer
+            item = Item(one.section, one.name, one.key, optimizer)
+            rows.append(_row(case.run, case.step, LOAD, item, case.measured, missing))
+    for other in case.trajectory.differences if case.trajectory is not None else ():
+        rows.append(_row(case.run, other.step, other.stage, other.item, case.measured, missing))
+    return rows[:MAX_ROWS]
+
+
+def first_magnitudes(rows: Iterable[Json]) -> list[Json]:
+    """The rows of the load and of the first divergent step."""
+    whole: list[dict[str, Json]] = [row for row in rows if isinstance(row, dict)]
+    later = [row["step"] for row in whole if row["stage"] != LOAD]
+    return [row for row in whole if row["stage"] == LOAD or row["step"] == later[0]]
+
+
+def _row(run: str, step: int, stage: str, item: Item, measured: Measured, missing: str) -> dict[str, Json]:
+    is_parameter = item.kind in ("param", "grad", "state")
+    row: dict[str, Json] = {
+        "run": run,
+        "step": step,
+        "stage": stage,
+        "section": item.kind,
+        "parameter": item.name if is_parameter else None,
+        "key": item.key or (None if is_parameter else item.name) or None,
+        "optimizer": item.optimizer if item.optimizer >= 0 else None,
+    }
+    difference = measured.get((step, item))
+    row |= _numbers(difference)
+    if difference is None:
+        row["reason"] = missing or "not a tensor on both sides, or of another shape"
+    return row
+
+
+def _numbers(difference: TensorDifference | None) -> dict[str, Json]:
+    if difference is None:
+        return dict.fromkeys(NUMBERS)
+    values: Mapping[str, Any] = asdict(difference)
+    return {name: list(value) if isinstance(value := values[name], tuple) else value for name in NUMBERS}
+
+
+def crossed(reference: Trace, resume_at: tuple[int, ...], steps: int, chained: bool) -> dict[str, Json]:
+    """The situations that the compared steps covered, and those that they did not."""
+    first = resume_at[0] + 1
+    span = [reference.samples(step, STEP) for step in range(first, steps + 1)]
+    facts = {
+        "a resume in a fresh process": True,
+        "a second resume in a row": chained,
+        "a second save": len(resume_at) > 1,
+        "a resume in the middle of an accumulation window": any(_mid_window(reference, step) for step in resume_at),
+        "a step without an update": any(_without_update(samples) for samples in span),
+        "a change of the learning rate": _changes(span, lambda item: item.kind == "hyper" and item.key == "lr"),
+        "a change of the trainable set": _changes(span, lambda item: item == Item("structure", "frozen")),
+        "the end of an epoch": _changes(span, lambda item: item.kind == "data" and "epoch" in item.name),
+    }
+    return {
+        "covered": [name for name, seen in facts.items() if seen],
+        "not_covered": [name for name, seen in facts.items() if not seen],
+    }
+
+
+def _mid_window(trace: Trace, step: int) -> bool:
+    """Whether gradients were held over a step that made no update."""
+    held = any(item.kind == "grad" and one.presence != NONE for item, one in trace.samples(step, SAVED).items())
+    return held and _without_update(trace.samples(step, STEP))
+
+
+def _without_update(samples: Mapping[Item, Any]) -> bool:
+    updates = [sample.value for item, sample in samples.items() if item.kind == "updates"]
+    return bool(updates) and not any(updates)
+
+
+def _changes(span: list[dict[Item, Any]], concerns: Any) -> bool:
+    seen: dict[Item, Any] = {}
+    for samples in span:
+        for item, sample in samples.items():
+            if concerns(item) and seen.setdefault(item, sample.digest) != sample.digest:
+                return True
+    return False

@@ -1,0 +1,91 @@
+"""Two traces on disk, compared and judged: digests and norms only, no values."""
+
+from pathlib import Path
+
+from ckptcheck.comparison.bindings import bindings
+from ckptcheck.comparison.origins import Origins
+from ckptcheck.comparison.states import StateDiff, compare_states
+from ckptcheck.comparison.traces import compare_traces
+from ckptcheck.errors import TraceError
+from ckptcheck.finding import Json, NotJudged, Result, Verdict
+from ckptcheck.rules.case import Case
+from ckptcheck.rules.judge import judge
+from ckptcheck.trace.file import Trace, open_traces
+from ckptcheck.trace.items import BUILT, LOAD, SAVED
+from ckptcheck.trace.states import replaced_by_load, state_at
+from ckptcheck.verdict.cases import Policy, within_tolerance
+from ckptcheck.verdict.parts import trajectory_rows
+
+WHY_NO_VALUES = "traces hold digests and norms, no values: verify measures exactly"
+
+
+def compare_folders(
+    left: Path, right: Path, policy: Policy, select: tuple[str, ...], ignore: tuple[str, ...]
+) -> Result:
+    """Compare the traces at two places, over the steps that both have.
+
+    Raises TraceError where one is no trace, or both have no step in common.
+    """
+    sides = [_one_trace(path) for path in (left, right)]
+    trajectory = compare_traces(sides[0], sides[1]).without({})
+    if not trajectory.steps:
+        spans = [_span(side) for side in sides]
+        raise TraceError(f"{left} holds {spans[0]}, {right} {spans[1]}: no step in common, nothing can be compared")
+    if policy.tolerant:
+        trajectory = within_tolerance(trajectory, set(), policy)
+    load, step = _load(sides[0], sides[1])
+    case = Case(
+        run="right",
+        step=step if step is not None else trajectory.steps[0] - 1,
+        load=load,
+        bound=bindings(load) if load is not None else (),
+        built=state_at(sides[1], step, BUILT) if step is not None and (step, BUILT) in sides[1].moments else None,
+        trajectory=trajectory,
+        origins=Origins(sides[0]),
+        replaced=replaced_by_load(sides[1], step) if step is not None else frozenset(),
+    )
+    judged = judge(case, select, ignore)
+    fails = trajectory.first is not None or judged.cause is not None
+    notes = [NotJudged("CK612", f"the trace {side.path} did not end cleanly: its run was cut short")
+             for side in sides if not side.ended]  # fmt: skip
+    parts: dict[str, Json] = {
+        "left": str(left),
+        "right": str(right),
+        "steps": [trajectory.steps[0], trajectory.steps[-1]],
+        "trajectory": trajectory_rows(case, WHY_NO_VALUES),
+    }
+    return Result(
+        command="compare",
+        verdict=Verdict.FAIL if fails else Verdict.PASS if trajectory.compared.parameters else Verdict.INCONCLUSIVE,
+        compared=trajectory.compared,
+        first_divergence=judged.place,
+        cause=judged.cause,
+        findings=judged.findings,
+        not_judged=(*judged.not_judged, *notes),
+        environment={"left": _facts(sides[0]), "right": _facts(sides[1])},
+        parts=parts,
+    )
+
+
+def _one_trace(path: Path) -> Trace:
+    traces = open_traces(path)
+    if len(traces) > 1:
+        raise TraceError(f"{path} holds {len(traces)} traces, one a process: name one of its files")
+    return traces[0]
+
+
+def _span(trace: Trace) -> str:
+    steps = trace.steps
+    return f"steps {steps[0]} to {steps[-1]}" if steps else "no whole step"
+
+
+def _load(left: Trace, right: Trace) -> tuple[StateDiff | None, int | None]:
+    """The states around a save on the left and a load on the right, where both traces have recorded them."""
+    loaded = next((step for step, moment in right.moments if moment == LOAD and step > 0), None)
+    if loaded is None or (loaded, SAVED) not in left.moments:
+        return None, None
+    return compare_states(state_at(left, loaded, SAVED), state_at(right, loaded, LOAD)), loaded
+
+
+def _facts(trace: Trace) -> dict[str, Json]:
+    return {key: value for key, value in trace.header.items() if key in ("run", "torch", "python", "device", "digest")}

@@ -1,0 +1,58 @@
+"""Stand-ins for the library's verbs: each keeps what it was called with and returns what it was told to."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ckptcheck.finding import Result, Verdict
+from ckptcheck.progress import Progress
+
+
+class FakeVerbs:
+    """Has the signatures of the real verbs, so that a wrong option name fails here too."""
+
+    def __init__(self, result: Result | None = None, *, broken: Result | None = None,
+                 during: Callable[[], None] = lambda: None) -> None:  # fmt: skip
+        self.result = result or Result("verify", Verdict.PASS)
+        self.broken = broken or Result("verify", Verdict.FAIL)
+        self.during = during
+        self.called: dict[str, Any] = {}
+
+    def verify(self, target: str, *, steps: int = 20, resume_at: Sequence[int] = (), device: str = "cpu",
+               resume_device: str | None = None, quick: bool = False, policy: str = "exact",
+               deterministic: bool = False, repeats: int = 1, rtol: float = 0.0, atol: float = 0.0,
+               freeze: Mapping[str, str] = {}, timeout_s: float = 600.0, seed: int = 0, jobs: int | None = None,
+               select: Sequence[str] = ("CK",), ignore: Sequence[str] = (),
+               progress: Progress | None = None) -> Result:  # fmt: skip
+        return self._keep(locals())
+
+    def save(self, target: str, *, steps: int, output: Path, trace: Path | None = None, store: bool = False,
+             device: str = "cpu", seed: int = 0, timeout_s: float = 600.0,
+             progress: Progress | None = None) -> Result:  # fmt: skip
+        return self._keep(locals())
+
+    def resume(self, target: str, checkpoint: Path, *, steps: int, output: Path, store: bool = False,
+               device: str = "cpu", seed: int = 0, timeout_s: float = 600.0,
+               progress: Progress | None = None) -> Result:  # fmt: skip
+        return self._keep(locals())
+
+    def compare(self, left: Path, right: Path, *, rtol: float = 0.0, atol: float = 0.0,
+                select: Sequence[str] = ("CK",), ignore: Sequence[str] = ()) -> Result:  # fmt: skip
+        return self._keep(locals())
+
+    def demo(self, *, progress: Progress | None = None) -> tuple[Result, Result]:
+        return self._keep(locals()), self.broken
+
+    def _keep(self, arguments: dict[str, Any]) -> Result:
+        self.called = {name: value for name, value in arguments.items() if name not in ("self", "progress")}
+        self.during()
+        return self.result
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    """Return something to do during a verb: raise."""
+
+    def during() -> None:
+        raise error
+
+    return during

@@ -1,0 +1,96 @@
+from pathlib import Path
+
+import pytest
+
+from ckptcheck.reports.table import REPORTS
+from tests.cli.fakes import FakeVerbs
+
+VERIFY_DEFAULTS = {
+    "target": "t.py", "steps": 20, "resume_at": (), "device": "cpu", "resume_device": None, "quick": False,
+    "policy": "exact", "deterministic": False, "repeats": 1, "rtol": 0.0, "atol": 0.0, "freeze": {},
+    "timeout_s": 600.0, "seed": 0, "jobs": None, "select": ("CK",), "ignore": (),
+}  # fmt: skip
+
+VERIFY_OPTIONS = [
+    ("--steps 30", {"steps": 30}),
+    ("--resume-at 5 --resume-at 15", {"resume_at": (5, 15)}),
+    ("--device cuda --resume-device cpu", {"device": "cuda", "resume_device": "cpu"}),
+    ("--quick --deterministic", {"quick": True, "deterministic": True}),
+    ("--policy state-exact --repeats 3", {"policy": "state-exact", "repeats": 3}),
+    ("--rtol 1e-5 --atol 1e-8", {"rtol": 1e-5, "atol": 1e-8}),
+    ("--freeze backbone.*=hold --freeze a=b=no-grad", {"freeze": {"backbone.*": "hold", "a=b": "no-grad"}}),
+    ("--timeout 12.5 --seed -1 --jobs 2", {"timeout_s": 12.5, "seed": -1, "jobs": 2}),
+    ("--select CK2,CK601 --select CK3", {"select": ("CK2", "CK601", "CK3")}),
+    ("--ignore CK614", {"ignore": ("CK614",)}),
+]
+
+
+def test_verify_without_options_has_the_defaults_of_the_contract(ckptcheck):
+    verbs = FakeVerbs()
+    assert ckptcheck("verify", "t.py", verbs=verbs).exit_code == 0
+    assert verbs.called == VERIFY_DEFAULTS
+
+
+@pytest.mark.parametrize(("options", "changed"), VERIFY_OPTIONS)
+def test_an_option_of_verify_reaches_the_verb(ckptcheck, options, changed):
+    verbs = FakeVerbs()
+    outcome = ckptcheck("verify", "t.py", *options.split(), verbs=verbs)
+    assert outcome.exit_code == 0, outcome.output
+    assert verbs.called == VERIFY_DEFAULTS | changed
+
+
+def test_the_other_commands_hand_on_what_they_got(ckptcheck):
+    verbs = FakeVerbs()
+    common = {"store": True, "device": "cuda", "seed": 0, "timeout_s": 600.0}
+    ckptcheck("save", "t", "--steps", "5", "-o", "out", "--trace", "tr", "--store", "--device", "cuda", verbs=verbs)
+    assert verbs.called == {"target": "t", "steps": 5, "output": Path("out"), "trace": Path("tr"), **common}
+    ckptcheck("resume", "t", "ck", "--steps", "9", "-o", "tr", "--store", "--device", "cuda", verbs=verbs)
+    assert verbs.called == {"target": "t", "checkpoint": Path("ck"), "steps": 9, "output": Path("tr"), **common}
+    ckptcheck("compare", "a", "b", "--rtol", "0.1", verbs=verbs)
+    tolerance = {"rtol": 0.1, "atol": 0.0, "select": ("CK",), "ignore": ()}
+    assert verbs.called == {"left": Path("a"), "right": Path("b"), **tolerance}
+
+
+WRONG = [
+    ("verify", "Missing argument 'TARGET'"),
+    ("verify t --steps 0", "'--steps'"),
+    ("verify t --steps x", "'x' is not a valid integer range"),
+    ("verify t --stesp 3", "--steps"),
+    ("verify t --policy loose", "'exact', 'state-exact'"),
+    ("verify t --rtol nan", "nan is not a finite number"),
+    ("verify t --atol -1", "'--atol'"),
+    ("verify t --timeout 0", "'--timeout'"),
+    ("verify t --timeout inf", "inf is not a finite number"),
+    ("verify t --freeze backbone", "'backbone' is not GLOB=CONTRACT"),
+    ("verify t --freeze a=cold", "no-grad, no-update, hold, removed, reset"),
+    ("verify t --select XY", "'XY' is no rule code"),
+    ("verify t --ignore CK2,", "'' is no rule code"),
+    ("verify t --format junit", "no format 'junit' in this version; choose text or json"),
+    ("verify t --report junit=x", "no format 'junit' in this version; choose text or json"),
+    ("verify t --report out.json", "'out.json' is not FORMAT=PATH"),
+    ("verify t -q -v", "-q and -v exclude each other"),
+    ("save t -o x", "Missing option '--steps'"),
+    ("resume t c --steps 3", "Missing option '-o'"),
+    ("compare a", "Missing argument 'RIGHT'"),
+    ("verfy t", "No such command 'verfy'"),
+    ("", "no command given"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG)
+def test_a_wrong_command_line_is_one_line_on_stderr_and_exit_2(ckptcheck, line, said):
+    verbs = FakeVerbs()
+    outcome = ckptcheck(*line.split(), verbs=verbs)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("ckptcheck: error: ")
+    assert outcome.stderr.count("\n") == 1
+    assert said in outcome.stderr
+    assert verbs.called == {}
+
+
+def test_the_help_names_the_formats_there_are(ckptcheck):
+    assert f"--format {'|'.join(REPORTS)}" in ckptcheck("verify", "--help").output
+
+
+def test_no_command_shows_the_help(ckptcheck):
+    assert "Commands:\n  demo" in ckptcheck().stdout

@@ -1,0 +1,34 @@
+"""The kept reports: file name, what it is made from. `python -m tests.reports.golden_cases` writes them anew."""
+
+from pathlib import Path
+
+from ckptcheck.finding import Result
+from ckptcheck.reports.page import Detail, Page
+from ckptcheck.reports.table import REPORTS
+from tests.reports.results import BROKEN, CLEAN, HOSTILE, NOISY, REFUSED
+
+FOLDER = Path(__file__).parent / "golden"
+CASES: dict[str, tuple[str, Result, Page]] = {
+    "clean_100.txt": ("text", CLEAN, Page()),
+    "broken_60.txt": ("text", BROKEN, Page(width=60)),
+    "broken_120.txt": ("text", BROKEN, Page(width=120)),
+    "broken_120_all.txt": ("text", BROKEN, Page(width=120, detail=Detail.ALL)),
+    "broken_quiet.txt": ("text", BROKEN, Page(detail=Detail.VERDICT)),
+    "noisy_100.txt": ("text", NOISY, Page()),
+    "refused.txt": ("text", REFUSED, Page()),
+    "hostile_ascii.txt": ("text", HOSTILE, Page(ascii_only=True)),
+    "broken.json": ("json", BROKEN, Page()),
+    "hostile.json": ("json", HOSTILE, Page()),
+}
+
+
+def rendered(name: str) -> str:
+    """Return the report of a case."""
+    form, result, page = CASES[name]
+    return REPORTS[form](result, page)
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for case in CASES:
+        (FOLDER / case).write_text(rendered(case), encoding="utf-8", newline="\n")
