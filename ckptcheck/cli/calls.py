@@ -47,6 +47,7 @@ class Verbs(Protocol):
         store: bool = False,
         device: str = "cpu",
         seed: int = 0,
+        digest: str | None = None,
         timeout_s: float = 600.0,
         progress: Progress | None = None,
     ) -> Result:
@@ -59,9 +60,11 @@ class Verbs(Protocol):
         *,
         steps: int,
         output: Path,
+        step: int | None = None,
         store: bool = False,
         device: str = "cpu",
         seed: int = 0,
+        digest: str | None = None,
         timeout_s: float = 600.0,
         progress: Progress | None = None,
     ) -> Result:

@@ -11,6 +11,7 @@ import click
 
 from ckptcheck.cli.kinds import Amount, format_name, report_file, rule_codes
 from ckptcheck.cli.streams import check_writable
+from ckptcheck.state.digest import LINEAR_128, XXH3_128
 
 Command = Callable[..., None]
 
@@ -63,6 +64,10 @@ _RUN: Final = (
     click.option("--timeout", "timeout_s", type=Amount(min=0, min_open=True), default=600.0, show_default=True,
                  metavar="SECONDS", help="Give a run up that makes no progress for so long."),
 )  # fmt: skip
+_DIGEST: Final = (
+    click.option("--digest", type=click.Choice([XXH3_128, LINEAR_128]), show_default="by device",
+                 help="How tensors are told apart in the trace; linear_128 is the same on CPU and GPU."),
+)  # fmt: skip
 
 
 def view_options(command: Command) -> Command:
@@ -102,6 +107,11 @@ def tolerance_options(command: Command) -> Command:
 def run_options(command: Command) -> Command:
     """Add what every training run needs to know."""
     return _with(_RUN, command)
+
+
+def digest_option(command: Command) -> Command:
+    """Add the choice of a digest: two traces compare only where they have the same."""
+    return _with(_DIGEST, command)
 
 
 def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from ckptcheck.cli.calls import verbs_of
-from ckptcheck.cli.options import View, run_options, view_options
+from ckptcheck.cli.options import View, digest_option, run_options, view_options
 
 
 @click.command("resume", short_help="Load a training state, go on, and record the trajectory.")
@@ -14,7 +14,11 @@ from ckptcheck.cli.options import View, run_options, view_options
 @click.argument("checkpoint", type=click.Path(path_type=Path), metavar="CKPT")
 @click.option("--steps", type=click.IntRange(min=1), required=True, metavar="N", help="Go on to this step.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Record the trajectory there.")
+@click.option(
+    "--step", type=click.IntRange(min=0), metavar="K", help="The step CKPT was saved after, if it does not say."
+)
 @click.option("--store", is_flag=True, help="Load from the tool's own store even if the target has a load.")
+@digest_option
 @run_options
 @view_options
 @click.pass_context

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from ckptcheck.cli.calls import verbs_of
-from ckptcheck.cli.options import View, run_options, view_options
+from ckptcheck.cli.options import View, digest_option, run_options, view_options
 
 
 @click.command("save", short_help="Train to a step and save the training state.")
@@ -15,6 +15,7 @@ from ckptcheck.cli.options import View, run_options, view_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Where to save.")
 @click.option("--trace", type=click.Path(path_type=Path), help="Record the trajectory there, for compare.")
 @click.option("--store", is_flag=True, help="Save into the tool's own store even if the target has a save.")
+@digest_option
 @run_options
 @view_options
 @click.pass_context

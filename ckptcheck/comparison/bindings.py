@@ -137,8 +137,8 @@ def _signature(entries: Entries) -> tuple[tuple[str, bytes], ...]:
 def _deviations(left: Entries, right: Entries) -> Iterator[tuple[str, str]]:
     for key in {**left, **right}:
         one, other = left.get(key), right.get(key)
-        if other is None:
-            yield "partial", key
+        if other is None or (one is not None and one.spec is not None and other.spec is None and other.value == "None"):
+            yield "partial", key  # a None in place of a tensor starts it anew, as if it were not there
         elif one is None:
             yield "valued", key
         elif (one.spec and one.spec.shape) != (other.spec and other.spec.shape):

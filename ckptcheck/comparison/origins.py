@@ -30,6 +30,11 @@ class Origins:
         """The first step whose own inputs were these."""
         return self.common_step(inputs)
 
+    def updated(self, step: int, optimizer: int) -> bool:
+        """Whether an optimizer made an update in a step."""
+        sample = self._trace.samples(step, STEP).get(Item("updates", optimizer=optimizer))
+        return sample is not None and bool(sample.value)
+
     def step_with_value(self, item: Item, value: float) -> int | None:
         """The first step at which a plain value, say a learning rate, was this one."""
         for step in self._trace.steps:

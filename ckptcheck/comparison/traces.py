@@ -13,6 +13,8 @@ from ckptcheck.trace.items import STEP, Item, Sample
 
 UNMATCHED: Final = 1000
 """Added to the number of a right group that has no partner on the left."""
+FLAGS: Final = frozenset({"foreach", "fused", "capturable", "differentiable"})
+"""Hyperparameters that choose an implementation: what they lead to is compared, not they themselves."""
 
 
 class Difference(NamedTuple):
@@ -133,7 +135,8 @@ def _compare_step(left: Trace, right: Trace, step: int, count: _Count) -> list[D
         if same:  # the same groups in another order are no difference: everything is compared by name
             rights.pop(structure, None)
             lefts.pop(structure, None)
-    found = [one for one in _unlike(step, lefts, rights, count) if not _one_sided_generator(one)]
+    members = _members(texts)
+    found = [one for one in _unlike(step, lefts, rights, count) if not _without_meaning(one, members)]
     return sorted(found, key=lambda one: (one.order, one.item.part, one.item))
 
 
@@ -151,9 +154,20 @@ def _unlike(step: int, lefts: dict[Item, Sample], rights: dict[Item, Sample], co
             yield Difference(step, item, None, sample)
 
 
-def _one_sided_generator(one: Difference) -> bool:
-    # numpy may be imported by one side only, and a GPU be there on one side only.
-    return one.item.kind == "rng" and (one.left is None or one.right is None)
+def _members(texts: list[str | None]) -> frozenset[str | None]:
+    """Everyone who is in a param group on either side; empty where there is no optimizer."""
+    return frozenset(
+        name for text in texts for optimizer in parse_groups(text) for group in optimizer for name in group
+    )
+
+
+def _without_meaning(one: Difference, members: frozenset[str | None]) -> bool:
+    kind = one.item.kind
+    if kind == "rng":  # numpy may be imported by one side only, and a GPU be there on one side only
+        return one.left is None or one.right is None
+    if kind == "grad":  # no update reads it: it piles up from the start of the process
+        return bool(members) and one.item.name not in members
+    return kind == "hyper" and one.item.key in FLAGS
 
 
 def _regrouped(samples: dict[Item, Sample], texts: list[str | None]) -> tuple[dict[Item, Sample], bool]:

@@ -49,7 +49,6 @@ def diff_values(left: Any, right: Any) -> tuple[ValueDifference, ...]:
         view="tree",
         zip_ordered_iterables=True,  # positions mean something here: no alignment
         threshold_to_diff_deeper=0,  # else mappings with few keys in common count as one change
-        ignore_private_variables=False,  # else keys that begin with two underscores are passed over
     )
     keys = sides[0].keys | sides[1].keys
     differences = [_difference(entry, keys) for entries in found.values() for entry in entries]

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, Protocol, TypeAlias
 
 from ckptcheck.errors import TargetError
 from ckptcheck.experiment.job import Job, Outcome
@@ -28,6 +28,43 @@ OnCapture: TypeAlias = Callable[[Job, int, str], None]
 OnEnd: TypeAlias = Callable[[Job], None]
 
 
+class Started(Protocol):
+    """A process that was started: what a worker needs of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is its group's too."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs, as far as was looked."""
+        ...
+
+    def poll(self) -> int | None:
+        """Look whether it has ended."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; subprocess.TimeoutExpired after `timeout` seconds."""
+        ...
+
+
+def start_fresh(order: Path, events: int, acks: int, log: IO[bytes], environment: Mapping[str, str]) -> Started:
+    """Start a new interpreter on a job: its own hash seed, addresses and generators, and a session of its own."""
+    # -P: the folder that the user stands in is no place to import from; a target's own folder is added by name.
+    command = [sys.executable, "-P", "-m", "ckptcheck.experiment.worker"]
+    return subprocess.Popen(
+        [*command, str(order), str(events), str(acks)],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        pass_fds=(events, acks),
+        start_new_session=True,
+    )
+
+
 class Worker:
     """One worker process. `run` starts it and waits for its end."""
 
@@ -40,7 +77,7 @@ class Worker:
         self._timeout_s = timeout_s
         self._progress = progress
         self._threads = threads
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Started | None = None
         self._phase, self._step = "start", None
         self._told: dict[str, Any] = {"facts": {}}
 
@@ -65,22 +102,13 @@ class Worker:
             raise TargetError(self._told["refused"])
         return self._outcome(alive, time.perf_counter() - started)
 
-    def _start(self, log: Any, events: int, acks: int) -> None:
+    def _start(self, log: IO[bytes], events: int, acks: int) -> None:
         environment = dict(os.environ)
         if self._threads is not None:
             environment.setdefault("OMP_NUM_THREADS", str(self._threads))
         if self.job.deterministic:
             environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        command = [sys.executable, "-P", "-m", "ckptcheck.experiment.worker"]
-        self._process = subprocess.Popen(
-            [*command, str(self._order), str(events), str(acks)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            pass_fds=(events, acks),
-            start_new_session=True,
-        )
+        self._process = start_fresh(self._order, events, acks, log, environment)
 
     def _listen(self, events: int, acks: int, on_capture: OnCapture | None) -> bool:
         """Follow events until the worker closes its end; False when it was silent beyond the time limit."""
@@ -131,7 +159,7 @@ class Worker:
 
     def _outcome(self, alive: bool, total_s: float) -> Outcome:
         assert self._process is not None
-        code = self._process.returncode
+        code = self._process.wait()
         if "ended" in self._told:
             status, error = "ended", ""
         elif "raised" in self._told:
@@ -157,12 +185,12 @@ class Worker:
         )
 
 
-def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> None:
+def _wait(process: Started, seconds: float) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
 
 
-def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+def _signal_group(process: Started, number: signal.Signals) -> None:
     # The group outlives its leader while data-loader processes run, and is gone when none does.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)

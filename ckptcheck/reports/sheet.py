@@ -1,12 +1,16 @@
 """A sheet of wrapped lines: every text that goes onto it is made safe, and none is read as markup."""
 
 from io import StringIO
+from typing import Final
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from ckptcheck.reports.page import Page, escaped
+
+_LABEL: Final = 13
+"""Columns that the labels of rows take."""
 
 
 class Sheet:
@@ -27,36 +31,41 @@ class Sheet:
             legacy_windows=False,
         )
 
-    def title(self, text: str) -> None:
-        """Begin a section: an empty line and its title."""
-        self.gap()
-        self.say(text, style="bold", indent=0)
-
     def gap(self) -> None:
         """Leave a line empty."""
         self._console.print()
 
-    def say(self, text: str, *, style: str = "", lead: str = "", lead_style: str = "", indent: int = 2) -> None:
-        """Write `text` after `lead`; what does not fit goes on below the start of `text`.
+    def row(
+        self, label: str, text: str, *, style: str = "", lead: str = "", lead_style: str = "", deeper: bool = False
+    ) -> None:
+        """Write `text` after `lead`, beside its label; a row that goes on with the one above has the label "".
 
-        A lead that would take more than half of the page gets lines of its own.
+        What does not fit goes on below. On a narrow page a label has a line of its own.
         """
-        if cell_len(lead) > self._page.width // 2:
-            self.say(lead, style=lead_style, indent=indent)
-            lead, indent = "", indent + 2
-        prefix = Text(" " * indent).append(self._safe(lead), style=lead_style)
-        hang = cell_len(prefix.plain)
-        for line in self._wrapped(Text(self._safe(text), style=style), self._page.width - hang):
-            self._put(prefix + line)
-            prefix = Text(" " * hang)
+        margin = _LABEL if self._page.width >= 4 * _LABEL else 2
+        first = Text(self._safe(label).ljust(margin), style="dim" if style == "dim" else "bold")
+        if cell_len(first.plain) > margin:
+            self._put(first)
+            first = Text(" " * margin)
+        first.append("  " if deeper else "")
+        rest = Text(" " * (cell_len(first.plain) + (2 if lead else 0)))
+        self._flow(first, rest, Text(self._safe(lead), style=lead_style).append(self._safe(text), style=style))
+
+    def say(self, text: str, *, style: str = "", lead: str = "", lead_style: str = "") -> None:
+        """Write `text` after `lead`; what does not fit goes on below the start of `text`."""
+        first = Text(self._safe(lead), style=lead_style)
+        self._flow(first, Text(" " * cell_len(first.plain)), Text(self._safe(text), style=style))
+
+    def _flow(self, first: Text, rest: Text, text: Text) -> None:
+        width = max(self._page.width - max(cell_len(first.plain), cell_len(rest.plain)), 10)
+        for line in text.wrap(self._console, width, overflow="fold") or [text]:
+            self._put(first + line)
+            first = rest
 
     @property
     def text(self) -> str:
         """All that was written."""
         return self._lines.getvalue()
-
-    def _wrapped(self, text: Text, width: int) -> list[Text]:
-        return list(text.wrap(self._console, max(width, 10), overflow="fold")) or [text]
 
     def _put(self, line: Text) -> None:
         line.rstrip()

@@ -15,6 +15,11 @@ _BAD_NEWS: Final = {
     "verify": "the resumed run is not the run that was stopped",
     "compare": "the two trajectories differ",
 }
+_NO_NEWS: Final = "nothing could be compared"
+_MISSING: Final = frozenset({"CK201", "CK202", "CK203"})
+"""Causes that are about something that is not there: it has no numbers."""
+_READABLE_ULP: Final = 1_000_000
+"""Beyond it a distance in ULP says only that sign or magnitude differ."""
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 
 
@@ -29,6 +34,8 @@ def headline(result: Result) -> str:
         what = f"{finding.name.replace('-', ' ')} ({finding.code})"
     elif result.cause:
         what = result.cause.code
+    elif result.verdict is Verdict.INCONCLUSIVE:
+        what = _NO_NEWS
     else:
         what = _BAD_NEWS.get(result.command, "see the findings")
     first = result.first_divergence
@@ -42,6 +49,16 @@ def cause_finding(result: Result) -> Finding | None:
     same = [finding for finding in result.findings if finding.code == result.cause.code]
     there = [finding for finding in same if finding.where == result.first_divergence]
     return next(iter(there or same), None)
+
+
+def is_missing(result: Result) -> bool:
+    """Tell whether the cause is that something is not there after the load."""
+    return result.cause is not None and result.cause.code in _MISSING
+
+
+def is_without_effect(finding: Finding) -> bool:
+    """Tell whether a finding is about a difference after which everything goes on exactly."""
+    return finding.evidence.get("without_effect") is True
 
 
 def _weightiest(result: Result) -> Finding | None:
@@ -80,22 +97,47 @@ def binding(where: Place) -> str:
     return ", ".join(f"{name} {value}" for name, value in named if value is not None)
 
 
-def magnitude(numbers: Mapping[str, Json]) -> str:
-    """Return how far two tensors are apart, from the keys of a `magnitudes` entry; empty where it says nothing."""
+def magnitude(numbers: Mapping[str, Json], *, full: bool = False) -> str:
+    """Return how far two tensors are apart, from the keys of a `magnitudes` entry; empty where it says nothing.
+
+    Unless `full`, leaves out what is no use to a reader: a ULP distance in the millions, its median.
+    """
+    differing, numel, max_abs = (numbers.get(key) for key in ("differing", "numel", "max_abs"))
     parts = []
-    if (differing := numbers.get("differing")) is not None:
-        total = numbers.get("numel")
-        parts.append(f"{differing} of {total} unequal" if total is not None else f"{differing} unequal")
-    if (max_abs := numbers.get("max_abs")) is not None:
+    if differing is not None and (numel != 1 or full):
+        parts.append(f"{differing} of {numel} differ" if numel is not None else f"{differing} differ")
+    if max_abs is not None:
         at = numbers.get("max_abs_at")
-        parts.append(f"max abs {scalar(max_abs)}" + (f" at {scalar(at)}" if at is not None else ""))
-    for key, label in (("rel_l2", "relative L2"), ("max_ulp", "max ULP"), ("median_ulp", "median ULP")):
-        if (value := numbers.get(key)) is not None:
+        label = "off by" if numel == 1 else "max abs"
+        parts.append(f"{label} {scalar(max_abs)}" + (f" at {scalar(at)}" if at else ""))
+    for key, label in (("rel_l2", "rel L2"), ("max_ulp", "max ULP"), ("median_ulp", "median ULP")):
+        value = numbers.get(key)
+        readable = not key.endswith("ulp") or (key == "max_ulp" and isinstance(value, int) and value <= _READABLE_ULP)
+        if value is not None and (full or readable):
             parts.append(f"{label} {scalar(value)}")
-    for key, label in (("sign_flips", "sign flips"), ("nan", "NaN"), ("inf", "inf")):
-        if value := numbers.get(key):
-            parts.append(f"{scalar(value)} {label}")
+    if isinstance(flips := numbers.get("sign_flips"), int) and flips:
+        parts.append(counted(flips, "sign flip"))
+    parts += [f"{value} {label}" for key, label in (("nan", "NaN"), ("inf", "inf")) if (value := numbers.get(key))]
     return ", ".join(parts)
+
+
+def evidence(finding: Finding) -> str:
+    """Return the evidence that fits a line: plain values and short lists of them."""
+    short = {key: value for key, value in finding.evidence.items() if not _is_long(value)}
+    return ", ".join(f"{key.replace('_', ' ')} {scalar(value)}" for key, value in short.items())
+
+
+def _is_long(value: Json) -> bool:
+    return isinstance(value, (list, dict)) and len(str(value)) > 60
+
+
+def policy(value: Json) -> str:
+    """Return by which measure things count as equal; empty where the result does not say."""
+    if not isinstance(value, Mapping):
+        return ""
+    exact = "byte for byte" if value.get("name") == "exact" else "state byte for byte, the rest within measured noise"
+    tolerance = [f"{key} {scalar(value[key])}" for key in ("rtol", "atol") if value.get(key)]
+    return f"computed values within {', '.join(tolerance)}" if tolerance else exact
 
 
 def scalar(value: Json) -> str:
@@ -117,8 +159,6 @@ def scalar(value: Json) -> str:
 
 def compared(counts: Compared) -> str:
     """Return how much was compared."""
-    if counts == Compared():
-        return "nothing"
     parts = (
         counted(counts.steps, "step"),
         counted(counts.parameters, "parameter"),

@@ -1,16 +1,13 @@
 """CK3: which state, group, value and tensor belong to which parameter."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from ckptcheck.comparison.states import EntryDifference
+from ckptcheck.comparison.traces import FLAGS
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.words import KEPT, at_load, count, kept, names, place_of, shown
-
-FLAGS: Final = frozenset({"foreach", "fused", "capturable", "differentiable"})
-"""Hyperparameters that choose an implementation; they count only where what follows differs."""
 
 
 @rule("CK301", "group-membership-mismatch", Severity.ERROR, "load")
@@ -34,6 +31,14 @@ def group_membership_mismatch(case: Case) -> Iterator[Evidence]:
                 ),
                 {"groups": places, "carries_state_of": dict(one.permuted)},
                 "sort parameters into groups by the same rule before the save and before the load",
+            )
+        if one.right_only and not one.left_only and not one.stale:
+            yield Evidence(
+                f"{count(one.right_only, 'parameter')} are in optimizer {one.optimizer} now and were not in it when saved: "
+                f"{names(one.right_only)}",
+                at_load(case.step, optimizer=one.optimizer, parameter=one.right_only[0]),
+                {"only_after_load": kept(one.right_only)},
+                "hand the same parameters to the optimizer before the save and before the load",
             )
     first = case.first
     if first is not None and first.item.kind == "structure" and first.item.name == "groups":
@@ -87,8 +92,10 @@ def trainable_parameter_in_no_group(case: Case) -> Iterator[Evidence]:
     """
     if case.load is None:
         return
+    held = {name for optimizer in case.load.right.optimizers for group in optimizer.groups for name in group.members}
     for one in case.bound:
-        gone = [name for name in one.left_only if case.load.right.parameters[name].requires_grad is not False]
+        gone = [name for name in one.left_only
+                if name not in held and case.load.right.parameters[name].requires_grad is not False]  # fmt: skip
         if gone and not one.stale and not one.right_only:
             yield Evidence(
                 f"{count(gone, 'trainable parameter')} of optimizer {one.optimizer} are in no group now: {names(gone)}",
@@ -133,7 +140,7 @@ def hyperparameter_changed(case: Case) -> Iterator[Evidence]:
     Limits: implementation flags (foreach, fused) count only where what follows differs.
     """
     differing = [one for one in case.loaded("hyper") if matters(case, one)]
-    if differing and case.persists("hyper") and not schedule_is_wrong(case):
+    if differing:
         yield _hyper_evidence(case, differing)
     first = case.first
     if first is not None and first.item.kind == "hyper" and not case.loaded("hyper") and not _is_rate(first.item.key):
@@ -161,12 +168,14 @@ def _hyper_evidence(case: Case, differing: list[EntryDifference]) -> Evidence:
 
 
 def matters(case: Case, one: EntryDifference) -> bool:
-    """Whether a differing hyperparameter is more than a choice of implementation without effect."""
-    return one.key not in FLAGS or case.reaches("loss")
+    """Whether a differing hyperparameter lasts, has an effect, and is not explained by a wrong schedule."""
+    if one.key in FLAGS:
+        return case.reaches("loss")
+    return case.persists("hyper") and not (_is_rate(one.key) and schedule_is_wrong(case))
 
 
 def _is_rate(key: str) -> bool:
-    return key in ("lr", "momentum", "betas[0]", "max_lr")
+    return key in ("lr", "initial_lr", "min_lr", "max_lr", "momentum", "base_momentum", "max_momentum", "betas[0]")
 
 
 def schedule_is_wrong(case: Case) -> bool:

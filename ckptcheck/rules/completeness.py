@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ckptcheck.finding import Severity
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.rule import Evidence, rule
-from ckptcheck.rules.words import at_load, count, kept, names, shown
+from ckptcheck.rules.words import at_load, count, kept, names, place_of, shown
 
 
 @rule("CK201", "optimizer-state-absent", Severity.ERROR, "load")
@@ -116,8 +116,8 @@ def ema_state_inconsistent(case: Case) -> Iterator[Evidence]:
     elif case.first is not None and case.first.stage == "ema":
         yield Evidence(
             f"the EMA differs first, at step {case.first.step}: {case.first.item.name}",
-            at_load(case.step, key=case.first.item.name),
-            {},
+            place_of(case.first),
+            {"left": shown(case.first.left), "right": shown(case.first.right)},
             "look for a counter or decay of the EMA that its state_dict does not hold",
         )
 

@@ -45,6 +45,8 @@ def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = (
         allowed = {one.code for one in rules}
         findings += [one for one in differences_without_effect(case) if one.code in allowed]
     cause = _cause(case, findings)
+    if cause is not None and cause.code != "CK610":
+        findings = [one for one in findings if one.code != "CK610"]
     if cause is not None and cause.where.stage == LOAD:
         findings = [one for one in findings if one.where.stage == LOAD or one.code in ROOTS or one.code not in CAUSES]
     findings.sort(key=lambda one: (one is not cause, _rank(one)))

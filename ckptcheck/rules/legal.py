@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from ckptcheck.finding import Finding, Severity
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.table import BY_CODE
-from ckptcheck.rules.words import at_load, count, kept, names
+from ckptcheck.rules.words import at_load, count, kept, modules, names
 
 CODE_OF_SECTION = {
     "param": "CK601",
@@ -51,7 +51,7 @@ def differences_without_effect(case: Case) -> Iterator[Finding]:
     modes = [name for name in {**case.load.left.modes, **case.load.right.modes}
              if case.load.left.modes.get(name, True) != case.load.right.modes.get(name, True)]  # fmt: skip
     if modes:
-        yield _warning("CK601", case, f"{count(modes, 'module')} in another mode: {names(modes)}", modes)
+        yield _warning("CK601", case, f"{count(modes, 'module')} in another mode: {modules(modes)}", modes)
 
 
 def _warning(code: str, case: Case, said: str, found: list[str]) -> Finding:

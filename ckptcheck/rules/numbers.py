@@ -22,7 +22,7 @@ def dtype_narrowed(case: Case) -> Iterator[Evidence]:
     """
     narrowed: list[tuple[EntryDifference, str]] = []
     for one in (*case.loaded("param"), *case.loaded("state"), *case.loaded("ema"), *case.loaded("buffer")):
-        through = _narrower(one) or _rounded(case, one)
+        through = narrowed_to(case, one)
         if through is not None and case.other_step is None:
             narrowed.append((one, through))
     if narrowed:
@@ -35,6 +35,11 @@ def dtype_narrowed(case: Case) -> Iterator[Evidence]:
             {"rounded_through": through, "tensors": kept(found), "count": len(narrowed)},
             f"save these tensors as they are, not as {through}",
         )
+
+
+def narrowed_to(case: Case, one: EntryDifference) -> str | None:
+    """The narrower dtype through which an entry's values came back; None where they did not, or none can tell."""
+    return _narrower(one) or _rounded(case, one)
 
 
 def _narrower(one: EntryDifference) -> str | None:

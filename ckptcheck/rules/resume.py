@@ -1,14 +1,19 @@
 """CK6, what a load must bring back: schedule, generators, data, buffers, scaler, gradients, and everything else."""
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
+from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.binding import constructed_late
 from ckptcheck.rules.case import Case
+from ckptcheck.rules.numbers import narrowed_to
 from ckptcheck.rules.origin import repeated_step, shifted_rate
 from ckptcheck.rules.rule import Evidence, rule
-from ckptcheck.rules.words import at_load, count, kept, names, place_of, shown
+from ckptcheck.rules.words import at_load, count, kept, modules, names, place_of, shown
+
+Entries: TypeAlias = tuple[EntryDifference, ...]
 
 
 @rule("CK601", "load-not-faithful", Severity.ERROR, "load")
@@ -30,12 +35,7 @@ def load_not_faithful(case: Case) -> Iterator[Evidence]:
             "copy tensors before a save goes to the background, and check that the file of this step is loaded",
         )
         return
-    explained = {
-        (slot.optimizer, name) for slot in case.bound for name in (*slot.permuted, *slot.missing, *slot.partial)
-    }
-    left = [one for one in case.loaded("param") if not _as_built(case, one)]
-    left += [one for one in case.loaded("state") if (one.optimizer, one.name) not in explained and one.key != "step"
-             and not one.name.startswith("<")]  # fmt: skip
+    left = [one for one in (*case.loaded("param"), *case.loaded("state")) if not _explained(case, one)]
     left += [one for one in case.loaded("extra") if case.persists("extra") or case.reaches("inputs")]
     if left:
         one = left[0]
@@ -49,10 +49,22 @@ def load_not_faithful(case: Case) -> Iterator[Evidence]:
     yield from _modes(case)
 
 
-def _as_built(case: Case, one: object) -> bool:
-    name, right = getattr(one, "name", ""), getattr(one, "right", None)
-    before = case.built.parameters.get(name) if case.built is not None else None
-    return before is not None and right is not None and before.entry.digest == right.digest
+def _explained(case: Case, one: EntryDifference) -> bool:
+    """Whether a closer code speaks of this parameter or state entry."""
+    if narrowed_to(case, one) is not None:
+        return True
+    if one.section == "param":
+        if case.load is not None and any(one.name in pair for pair in (*case.load.untied, *case.load.tied)):
+            return True
+        before = case.built.parameters.get(one.name) if case.built is not None else None
+        return before is not None and one.right is not None and before.entry.digest == one.right.digest
+    bound = next((slot for slot in case.bound if slot.optimizer == one.optimizer), None)
+    if bound is None:
+        return False
+    by_name = (*bound.permuted, *bound.missing, *bound.partial, *bound.left_only, *bound.right_only)
+    by_key = (*bound.counted, *bound.reshaped)
+    stale = bool(bound.stale) and (one.left is None or one.right is None)
+    return stale or one.name in by_name or (one.name, one.key) in by_key
 
 
 def _modes(case: Case) -> Iterator[Evidence]:
@@ -62,8 +74,8 @@ def _modes(case: Case) -> Iterator[Evidence]:
                  if case.load.left.modes.get(name, True) != case.load.right.modes.get(name, True)]  # fmt: skip
     if differing:
         yield Evidence(
-            f"{count(differing, 'module')} changed between train and eval mode in the load: {names(differing)}",
-            at_load(case.step, key=differing[0]),
+            f"{count(differing, 'module')} changed between train and eval mode in the load: {modules(differing)}",
+            at_load(case.step, key=differing[0] or None),
             {"modules": kept(differing)},
             "call model.train() after the load",
         )
@@ -82,39 +94,45 @@ def schedule_diverged(case: Case) -> Iterator[Evidence]:
     rates = [one for one in case.loaded("hyper") if one.key == "lr"]
     relevant = case.persists("schedule") or case.persists("hyper")
     if case.other_step is None and relevant and (entries or constructed_late(case)):
-        numbers: dict[str, Json] = {"entries": kept(one.name for one in entries)}
-        place = next((one for one in entries if one.name.endswith("last_epoch")), None)
-        if place is not None:
-            pair = shown(place.left), shown(place.right)
-            numbers |= {"saved_position": pair[0], "loaded_position": pair[1]}
-            if isinstance(pair[0], int) and isinstance(pair[1], int):
-                numbers["offset"] = pair[1] - pair[0]
-        if rates:
-            numbers |= {"saved_rate": shown(rates[0].left), "loaded_rate": shown(rates[0].right)}
-        later = next((one for one in _later(case, "hyper") if one.item.key == "lr"), None)
-        if later is not None:
-            numbers |= {"left_rate": shown(later.left), "right_rate": shown(later.right), "rate_at_step": later.step}
+        numbers = _schedule_numbers(case, entries, rates)
+        group, optimizer = (rates[0].group, rates[0].optimizer) if rates else (None, None)
         yield Evidence(
             _schedule_message(numbers, bool(entries)),
-            at_load(case.step, key=entries[0].name if entries else "lr", group=rates[0].group if rates else None,
-                    optimizer=rates[0].optimizer if rates else None),
+            at_load(case.step, key=entries[0].name if entries else "lr", group=group, optimizer=optimizer),
             numbers,
             "build the scheduler before loading, then load the optimizer and the scheduler",
-        )  # fmt: skip
+        )
         return
     first = case.first
-    if first is not None and (
-        first.stage == "schedule" or (first.item.kind == "hyper" and first.item.key == "lr" and not rates)
-    ):
+    by_rate = first is not None and first.item.kind == "hyper" and first.item.key == "lr" and not rates
+    if first is not None and (by_rate or first.stage == "schedule"):
         yield _rate_evidence(case, first)
+
+
+def _schedule_numbers(case: Case, entries: Entries, rates: list[EntryDifference]) -> dict[str, Json]:
+    numbers: dict[str, Json] = {"entries": kept(one.name for one in entries)}
+    place = next((one for one in entries if one.name.endswith("last_epoch")), None)
+    if place is not None:
+        saved, loaded = shown(place.left), shown(place.right)
+        numbers |= {"saved_position": saved, "loaded_position": loaded}
+        if isinstance(saved, int) and isinstance(loaded, int):
+            numbers["offset"] = loaded - saved
+    last_rate = next((one for one in entries if one.name.endswith("_last_lr[0]")), None)
+    told = rates[0] if rates else last_rate
+    if told is not None:
+        numbers |= {"saved_rate": shown(told.left), "loaded_rate": shown(told.right)}
+    later = next((one for one in _later(case, "hyper") if one.item.key == "lr"), None)
+    if later is not None:
+        numbers |= {"left_rate": shown(later.left), "right_rate": shown(later.right), "rate_at_step": later.step}
+    return numbers
 
 
 def _schedule_message(numbers: dict[str, Json], state_differs: bool) -> str:
     rates = ""
     if "saved_rate" in numbers:
-        rates = f"; the rate was {numbers['saved_rate']} when saved and is {numbers['loaded_rate']} after the load"
-    elif "left_rate" in numbers:
-        rates = (
+        rates = f"; its rate was {numbers['saved_rate']} when saved and is {numbers['loaded_rate']} after the load"
+    if "left_rate" in numbers:
+        rates += (
             f"; at step {numbers['rate_at_step']} the uninterrupted run has rate {numbers['left_rate']}, "
             f"the resumed one {numbers['right_rate']}"
         )
@@ -261,16 +279,28 @@ def accumulated_gradients_lost(case: Case) -> Iterator[Evidence]:
     Fix: save at the window's end only, or save the gradients too.
     Limits: gradients left over that the next step clears are a warning.
     """
-    if case.other_step is not None or not case.reaches("grad") or case.load is None:
+    if case.load is None or case.trajectory is None or case.other_step is not None:
         return
-    lost = [one.name for one in case.loaded("grad")]
-    if lost and (case.first is None or case.first.step == case.step + 1 or case.first.stage == "grad"):
+    missed = {one.item.name for one in case.trajectory.differences if one.stage == "grad" and one.step == case.step + 1}
+    lost = [one.name for one in case.loaded("grad") if one.name in missed and not _used_up(case, one.name)]
+    if lost and case.reaches("grad"):
         yield Evidence(
             f"the gradients of {count(lost, 'parameter')} accumulated up to step {case.step} differ after the load: {names(lost)}",
             at_load(case.step, parameter=lost[0]),
             {"parameters": kept(lost), "after_load": case.load.right.parameters[lost[0]].presence},
             "save at the end of an accumulation window only, or save and restore the gradients",
         )
+
+
+def _used_up(case: Case, name: str) -> bool:
+    """Whether the step before the save updated with this gradient, so that the next one clears what is left of it."""
+    if case.load is None or case.origins is None:
+        return False
+    for place, one in enumerate(case.load.left.optimizers):
+        if one.group_of(name) is not None:
+            return case.origins.updated(case.step, place)
+    # Nobody tells when it is used: whatever else came back otherwise explains gradients that differ.
+    return any(one.section not in ("grad", "rng") for one in case.load.entries)
 
 
 def _later(case: Case, kind: str) -> list[Difference]:

@@ -169,7 +169,7 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
                 {"saved": shown(one.left), "loaded": shown(one.right), "repeats_step": seen},
                 "save the number of completed steps and go on with the next one",
             )
-    if case.trajectory.left_only:
+    if case.trajectory.left_only and case.raised is None:
         gone = [str(step) for step in case.trajectory.left_only]
         yield Evidence(
             f"the resumed run never did step {names(gone)}",

@@ -20,6 +20,11 @@ def names(values: Iterable[str]) -> str:
     return shown if len(listed) <= SHOWN else f"{shown} and {len(listed) - SHOWN} more"
 
 
+def modules(values: Iterable[str]) -> str:
+    """The first few module names; the model itself has the empty name."""
+    return names(value or "the model itself" for value in values)
+
+
 def kept(values: Iterable[str]) -> list[Json]:
     """Names for the evidence, without repeats and bounded."""
     listed: list[Json] = [*dict.fromkeys(values)]

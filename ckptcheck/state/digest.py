@@ -6,7 +6,7 @@ from typing import Final
 XXH3_128: Final = "xxh3_128"
 """XXH3 with 128 bits over the logical row-major bytes."""
 LINEAR_128: Final = "linear_128"
-"""Two position-keyed sums modulo 2**64: the same on every device, and shards add up."""
+"""Two position-keyed sums modulo 2**64 (`tensor_bytes.linear_digest`): the same on every device."""
 
 
 @dataclass(frozen=True, slots=True)

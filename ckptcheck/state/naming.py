@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import torch
@@ -14,6 +15,7 @@ WRAPPER_HOPS: Final = {
     "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": "_fsdp_wrapped_module",
     "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointWrapper": "_checkpoint_wrapped_module",
     "lightning.fabric.wrappers._FabricModule": "_forward_module",
+    "lightning_fabric.wrappers._FabricModule": "_forward_module",
     "deepspeed.runtime.engine.DeepSpeedEngine": "module",
 }
 """Wrapper class to the name of the child that it wraps. By class and not by string: a user's own child
@@ -24,8 +26,9 @@ called `module` keeps its name."""
 class LiveNames:
     """The named tensors of one or several modules.
 
-    `parameters` and `buffers` hold the first name of each tensor, in module order; `aliases` holds the
-    further names of a tied parameter, by its first name; `modules` every module by its name.
+    `parameters` holds the first name of each parameter, in module order, and `aliases` the further names of a
+    tied one, by its first name. `buffers` holds every name of a buffer: one that two modules share has two.
+    `modules` holds every module but wrappers by its name, and `wrappers` those with the name of what they wrap.
     """
 
     parameters: Mapping[str, torch.Tensor]
@@ -33,6 +36,7 @@ class LiveNames:
     aliases: Mapping[str, tuple[str, ...]]
     modules: Mapping[str, nn.Module]
     names_by_id: Mapping[int, str]
+    wrappers: tuple[tuple[str, nn.Module], ...] = ()
 
     def name_of(self, tensor: torch.Tensor) -> str | None:
         """The parameter's first name, or None when no module holds this very tensor."""
@@ -59,10 +63,14 @@ def resolve(model: Any) -> LiveNames:
     buffers: dict[str, torch.Tensor] = {}
     aliases: dict[str, list[str]] = {}
     modules: dict[str, nn.Module] = {}
+    wrappers: list[tuple[str, nn.Module]] = []
     first: dict[int, str] = {}
     for key, root in roots_of(model).items():
-        for name, module in _walk(root, key):
-            modules[name] = module
+        for name, module in _walk(root, key, ()):
+            if _hop_of(module) is None:
+                modules[name] = module
+            else:
+                wrappers.append((name, module))
             for own, parameter in _own(module._parameters, name):
                 if id(parameter) in first:
                     aliases.setdefault(first[id(parameter)], []).append(own)
@@ -70,7 +78,8 @@ def resolve(model: Any) -> LiveNames:
                     first[id(parameter)] = own
                     parameters[own] = parameter
             buffers.update(_own(module._buffers, name))
-    return LiveNames(parameters, buffers, {name: tuple(more) for name, more in aliases.items()}, modules, first)
+    ties = {name: tuple(more) for name, more in aliases.items()}
+    return LiveNames(parameters, buffers, ties, modules, first, tuple(wrappers))
 
 
 def _own(tensors: Mapping[str, torch.Tensor | None], module_name: str) -> Iterator[tuple[str, torch.Tensor]]:
@@ -79,18 +88,28 @@ def _own(tensors: Mapping[str, torch.Tensor | None], module_name: str) -> Iterat
             yield (f"{module_name}.{name}" if module_name else name), tensor
 
 
-def _walk(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
+def _walk(module: nn.Module, name: str, above: tuple[nn.Module, ...]) -> Iterator[tuple[str, nn.Module]]:
+    yield name, module
     hop = _hop_of(module)
-    if hop is None or hop not in module._modules:
-        yield name, module
+    above = (*above, module)
     for child_name, child in module._modules.items():
-        if child is not None:
-            inner = name if child_name == hop else f"{name}.{child_name}" if name else child_name
-            yield from _walk(child, inner)
+        if child is None or any(child is one for one in above):  # a child may hold its parent
+            continue
+        if hop is None:
+            yield from _walk(child, f"{name}.{child_name}" if name else child_name, above)
+        elif child_name == hop:  # some wrappers hold what they wrap twice, but it has one name
+            yield from _walk(child, name, above)
 
 
 def _hop_of(module: nn.Module) -> str | None:
-    for kind in type(module).__mro__:
+    """The name of the child that the module is a wrapper of, or None."""
+    hop = _hop_of_class(type(module))
+    return hop if hop in module._modules else None
+
+
+@lru_cache(maxsize=1024)
+def _hop_of_class(module_class: type[nn.Module]) -> str | None:
+    for kind in module_class.__mro__:
         hop = WRAPPER_HOPS.get(f"{kind.__module__}.{kind.__qualname__}")
         if hop is not None:
             return hop

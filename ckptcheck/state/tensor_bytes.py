@@ -14,23 +14,39 @@ _BLOCK: Final = 1 << 16
 """Elements in a block of the linear digest; bounds its scratch memory and its table of coefficients."""
 _MASK: Final = (1 << 64) - 1
 _SEEDS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
+"""Where each row of coefficients starts, and the ratio from one block to the next."""
+_STRIDE: Final = 0x632BE59BD9B4E019
 
 _coefficients: dict[torch.device, torch.Tensor] = {}
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    """The tensor's dtype by torch's name and its logical shape."""
-    return TensorSpec(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+    """The tensor's dtype by torch's name and its logical shape; of a nested tensor, the shape of all its values."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorSpec(dtype, tuple(tensor.values().shape if tensor.is_nested else tensor.shape))
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is an ordinary one, whose logical row-major bytes are all of its content."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout == torch.strided
+        and not (tensor.is_quantized or tensor.is_nested)
+    )
 
 
 def components(tensor: torch.Tensor) -> list[torch.Tensor]:
     """The plain dense tensors that together hold the content: the tensor itself for an ordinary one.
 
-    A sparse tensor is its coalesced indices and values, a quantised one its integers and parameters, a wrapper
-    subclass the tensors that it wraps. Conjugate and negative views are resolved. No data is copied where it
-    need not be.
+    A sparse tensor is its coalesced indices and values, a quantised one its integers and parameters, a nested one
+    its values and sizes, a wrapper subclass the tensors that it wraps. Conjugate and negative views are resolved.
+    No data is copied where it need not be.
     """
     tensor = tensor.detach()
+    return [tensor.resolve_conj().resolve_neg()] if is_dense(tensor) else _components_of_other(tensor)
+
+
+def _components_of_other(tensor: torch.Tensor) -> list[torch.Tensor]:
     if tensor.layout == torch.sparse_coo:
         whole = tensor.coalesce()
         return [whole.indices(), whole.values()]
@@ -39,26 +55,43 @@ def components(tensor: torch.Tensor) -> list[torch.Tensor]:
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
         return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
     if tensor.is_quantized:
-        return [tensor.int_repr()]
+        return [tensor.int_repr(), *_quantisation(tensor)]
     if hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
         return [part for name in names for part in components(getattr(tensor, name))]
+    if tensor.is_nested:
+        return [tensor._nested_tensor_size(), tensor.values()]  # type: ignore[no-untyped-call]
+    if tensor.layout == torch._mkldnn:  # type: ignore[attr-defined]
+        return [tensor.to_dense()]
     return [tensor.resolve_conj().resolve_neg()]
+
+
+def _quantisation(tensor: torch.Tensor) -> list[torch.Tensor]:
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        parameters = [tensor.q_scale(), float(tensor.q_zero_point())]
+        return [torch.tensor(parameters, dtype=torch.float64, device=tensor.device)]
+    axis = torch.tensor(tensor.q_per_channel_axis(), dtype=torch.int64, device=tensor.device)
+    return [tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points(), axis]
 
 
 def row_major_bytes(tensor: torch.Tensor) -> memoryview:
     """The logical row-major bytes in native order, copied to the CPU where the tensor is elsewhere or strided.
 
-    Where no copy is needed the view aliases the tensor's memory: use it up before the tensor changes.
+    Where no copy is needed the view aliases the tensor's memory: use it up before the tensor changes. Of a tensor
+    that is not dense (see `is_dense`) they are the bytes of its components, one after the other.
     """
-    parts = [_buffer(part.cpu().contiguous()) for part in components(tensor)]
-    return memoryview(parts[0]).cast("B") if len(parts) == 1 else memoryview(b"".join(bytes(part) for part in parts))
+    return memoryview(_bytes_of(components(tensor))).cast("B")
+
+
+def _bytes_of(parts: list[torch.Tensor]) -> "ctypes.Array[Any] | bytes":
+    buffers = [_buffer(part.cpu().contiguous()) for part in parts]
+    return buffers[0] if len(buffers) == 1 else b"".join(bytes(buffer) for buffer in buffers)
 
 
 def _buffer(tensor: torch.Tensor) -> "ctypes.Array[Any]":
     # A ctypes view costs a microsecond and knows no dtypes, unlike numpy, which has no bfloat16.
-    kind = ctypes.c_ubyte * (tensor.numel() * tensor.element_size())
-    if not tensor.numel():
+    kind = ctypes.c_ubyte * tensor.nbytes
+    if not tensor.nbytes:
         return kind()
     buffer = kind.from_address(tensor.data_ptr())
     buffer._owner = tensor  # type: ignore[attr-defined]
@@ -70,12 +103,18 @@ def digester(algorithm: str) -> Callable[[torch.Tensor], bytes]:
 
     XXH3_128 needs xxhash, and copies what is not contiguous on the CPU; LINEAR_128 runs where the tensor is.
     """
+    digest = parts_digester(algorithm)
+    return lambda tensor: digest(components(tensor))
+
+
+def parts_digester(algorithm: str) -> Callable[[list[torch.Tensor]], bytes]:
+    """As `digester`, from the components of a tensor."""
     if algorithm == XXH3_128:
         from xxhash import xxh3_128_digest
 
-        return lambda tensor: bytes(xxh3_128_digest(row_major_bytes(tensor)))
+        return lambda parts: bytes(xxh3_128_digest(_bytes_of(parts)))
     if algorithm == LINEAR_128:
-        return linear_digest
+        return _linear_digest
     raise ValueError(f"unknown digest algorithm {algorithm!r}")
 
 
@@ -84,11 +123,18 @@ def linear_digest(tensor: torch.Tensor) -> bytes:
 
     Elements are taken as signed integers of at most 32 bits (wider ones as two), so that no bit is only ever
     multiplied by 2**63. The coefficient at position p = q * 65536 + r is table[r] * ratio**q, all odd: one
-    changed element always changes both sums, and the sums of shards, each at its own offset, add up. Equal on
-    every device.
+    changed element always changes both sums. Equal on every device. Linear: where shards are laid into zeros of
+    the whole shape, each 64-bit half of their digests adds up, modulo 2**64, to that of the whole.
+
+    Each half is little-endian. With more than one component, each one's sums are added to three times the sums
+    of those before it.
     """
+    return _linear_digest(components(tensor))
+
+
+def _linear_digest(parts: list[torch.Tensor]) -> bytes:
     sums = [0, 0]
-    for part in components(tensor):
+    for part in parts:
         for key, value in enumerate(_linear_sums(part)):
             sums[key] = (sums[key] * 3 + value) & _MASK
     return b"".join(value.to_bytes(8, "little") for value in sums)
@@ -99,7 +145,7 @@ def _linear_sums(tensor: torch.Tensor) -> list[int]:
         return [0, 0]
     flat = tensor.contiguous().reshape(-1)
     width = {1: torch.int8, 2: torch.int16}.get(flat.element_size(), torch.int32)
-    flat = flat.view(width) if flat.dtype != torch.bool else flat.view(torch.int8)
+    flat = flat.view(width)
     table = _table(flat.device)
     totals = []
     whole = flat.numel() // _BLOCK * _BLOCK
@@ -108,7 +154,7 @@ def _linear_sums(tensor: torch.Tensor) -> list[int]:
         totals.append(torch.stack([(rows * table[key]).sum(1) for key in (0, 1)]))
     if whole < flat.numel():
         rest = flat[whole:].to(torch.int64)
-        totals.append(torch.stack([(rest * table[key, : rest.numel()]).sum().reshape(1) for key in (0, 1)]))
+        totals.append((rest * table[:, : rest.numel()]).sum(1, keepdim=True))
     return [_fold(blocks, _SEEDS[key]) for key, blocks in enumerate(torch.cat(totals, 1).tolist())]
 
 
@@ -123,18 +169,22 @@ def _fold(blocks: list[int], ratio: int) -> int:
 def _table(device: torch.device) -> torch.Tensor:
     """Odd 64-bit coefficients of shape (2, 65536), made by splitmix64 from the position; no generator is drawn from."""
     if device not in _coefficients:
-        rows = [
-            [_as_signed(_splitmix(seed + place * 0x632BE59BD9B4E019) | 1) for place in range(_BLOCK)] for seed in _SEEDS
-        ]
-        _coefficients[device] = torch.tensor(rows, dtype=torch.int64).to(device)
+        places = torch.arange(_BLOCK, dtype=torch.int64, device="cpu") * _as_signed(_STRIDE)
+        rows = [_splitmix(places + _as_signed(seed)) | 1 for seed in _SEEDS]
+        _coefficients[device] = torch.stack(rows).to(device)
     return _coefficients[device]
 
 
-def _splitmix(state: int) -> int:
-    state &= _MASK
-    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
-    return state ^ (state >> 31)
+def _splitmix(state: torch.Tensor) -> torch.Tensor:
+    """The finishing of splitmix64 (Steele, Lea and Flood, 2014), on 64-bit integers that wrap around."""
+    state = (state ^ _shifted(state, 30)) * _as_signed(0xBF58476D1CE4E5B9)
+    state = (state ^ _shifted(state, 27)) * _as_signed(0x94D049BB133111EB)
+    return state ^ _shifted(state, 31)
+
+
+def _shifted(state: torch.Tensor, bits: int) -> torch.Tensor:
+    # torch's integers are signed, and its shift to the right keeps the sign.
+    return (state >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _as_signed(value: int) -> int:

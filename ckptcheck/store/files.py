@@ -23,12 +23,12 @@ _NOT_LOCKABLE: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENO
 def open_inside(folder: Path, name: str) -> int:
     """A descriptor of a regular file that lies in the folder itself: links and devices are refused.
 
-    Raises FileNotFoundError when it is missing, StoreError when it is no regular file.
+    Raises FileNotFoundError or NotADirectoryError when it is missing, StoreError when it is no regular file.
     """
     path = folder / name
     try:
         descriptor = os.open(path, os.O_RDONLY | _NO_FOLLOW)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as trouble:
         raise StoreError(f"{path}: cannot be opened as a plain file ({trouble.strerror})") from trouble

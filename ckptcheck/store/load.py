@@ -3,6 +3,7 @@
 import copy
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ckptcheck.store.live import Live, live, live_of_run
 from ckptcheck.store.manifest import Manifest
 from ckptcheck.store.read import OpenStore, open_store
 from ckptcheck.store.rollback import Undo, one_line
-from ckptcheck.store.tensors import TorchSource, read_tensor
+from ckptcheck.store.tensors import TorchSource, read_tensor, same_kind
 
 
 def load(
@@ -69,10 +70,10 @@ def _load(folder: Path, objects: Live) -> int | None:
             left = undo.restore()
             if isinstance(trouble, StoreError) or not isinstance(trouble, Exception):
                 raise
-            also = f"; could not be put back: {'; '.join(left)}" if left else ""
+            now = f"and some could not be put back ({'; '.join(left)})" if left else "everything is as it was before"
             raise StoreError(
-                f"{folder}: could not be loaded, everything is as it was before: {type(trouble).__name__}: "
-                f"{one_line(trouble)}{also}. The live objects refuse this state: build them as they were when it was saved"
+                f"{folder}: could not be loaded, {now}: {type(trouble).__name__}: {one_line(trouble)}. "
+                "The live objects refuse this state: build them as they were when it was saved"
             ) from trouble
     return store.manifest.step
 
@@ -136,7 +137,7 @@ def _load_module_states(objects: Live, parts: _Decoded, undo: Undo) -> None:
         if module is None:
             raise StoreError(f"extra state was saved of the module {name!r}, which the live model lacks")
         before = copy.deepcopy(module.get_extra_state())
-        undo.add(f"module {name!r}", lambda module=module, before=before: module.set_extra_state(before))  # type: ignore[misc]
+        undo.add(f"module {name!r}", partial(module.set_extra_state, before))
         module.set_extra_state(state)
 
 
@@ -149,21 +150,13 @@ def _load_gradients(store: OpenStore, binding: Binding, undo: Undo) -> None:
             parameter.grad = None
             continue
         gradient = decode.at(record.gradient, f"{store.folder}, gradient of {name}")
-        _set_gradient(parameter, gradient)
-
-
-def _set_gradient(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
-    """In place where there is one of its kind already: it may be a view into a bucket of gradients."""
-    there = parameter.grad
-    if there is not None and there.layout == gradient.layout == torch.strided and _kind(there) == _kind(gradient):
-        with torch.no_grad():
-            there.copy_(gradient)
-    else:
-        parameter.grad = gradient.to(parameter.device)
-
-
-def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size, tuple[int, ...]]:
-    return tensor.dtype, tensor.shape, tensor.stride()
+        there = parameter.grad
+        if there is not None and same_kind(there, gradient):
+            # In place: it may be a view into a bucket of gradients.
+            with torch.no_grad():
+                there.copy_(gradient)
+        else:
+            parameter.grad = gradient.to(parameter.device)
 
 
 def _load_modes(manifest: Manifest, objects: Live) -> None:

@@ -58,9 +58,9 @@ class GroupRecord:
 class OptimizerRecord:
     """An optimizer: class, groups, and state by parameter name.
 
-    `orphans` is the state of parameters in no group, `unnamed` the values of members that no module holds,
-    `loose` the state under keys that are no tensors, `rest` what else the state_dict holds: all of it for an
-    optimizer without groups, where `groups` is None.
+    `orphans` is the state of parameters in no group, `unnamed` the [value, gradient, requires_grad] of members that
+    no module holds, `loose` the state under keys that are no tensors, `rest` what else the state_dict holds: all of
+    it for an optimizer without groups, where `groups` is None.
     """
 
     class_name: str

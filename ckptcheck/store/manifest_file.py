@@ -97,7 +97,7 @@ def read(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         content = files.read_inside(folder, MANIFEST, MAX_MANIFEST_BYTES)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise StoreError(_no_manifest(folder)) from None
     except OSError as trouble:
         raise StoreError(f"{path}: cannot be read ({trouble.strerror})") from trouble
@@ -105,6 +105,8 @@ def read(folder: Path) -> Manifest:
     if whole.values.get("format") != FORMAT:
         raise StoreError(f"{path}: not a training state that ckptcheck saved")
     version = whole.integer("version")
+    if version < 1:
+        raise StoreError(f"{path}: there is no format version {version}: the file is damaged")
     if version > VERSION:
         raise StoreError(
             f"{path}: written in format version {version}, this ckptcheck reads up to {VERSION}: install a newer one"

@@ -12,6 +12,7 @@ import torch
 
 from ckptcheck.errors import StoreError
 from ckptcheck.state.naming import LiveNames
+from ckptcheck.state.tensor_bytes import spec_of
 from ckptcheck.state.training_state import unnamed
 from ckptcheck.store.decoding import Decoder
 from ckptcheck.store.encoding import Encoder
@@ -84,7 +85,7 @@ def capture(optimizer: Any, names: LiveNames, encode: Encoder, place: int) -> Op
         state=state,
         orphans={label: encode(optimizer.state[one], f"{where}/{label}") for label, one in orphans.items()},
         unnamed={
-            label: encode(one.detach(), f"{where}/{label}")
+            label: encode([one.detach(), one.grad, one.requires_grad], f"{where}/{label}")
             for labels in groups
             for label, one in labels.items()
             if names.name_of(one) is None
@@ -157,9 +158,16 @@ def load(binding: OptimizerBinding, decode: Decoder, undo: Undo) -> None:
 def _load_unnamed(binding: OptimizerBinding, decode: Decoder, undo: Undo) -> None:
     for name, node in binding.record.unnamed.items():
         tensor = binding.tensors[name]
-        undo.of_tensor(tensor)
+        undo.of_parameter(tensor)
+        values, gradient, trained = decode.at(node, binding.where)
+        if (values.shape, values.dtype) != (tensor.shape, tensor.dtype):
+            raise StoreError(
+                f"{binding.where}, {name}: was saved as {spec_of(values)}, the live one is {spec_of(tensor)}"
+            )
         with torch.no_grad():
-            tensor.copy_(decode.at(node, binding.where))
+            tensor.copy_(values)
+        tensor.grad = None if gradient is None else gradient.to(tensor.device)
+        tensor.requires_grad_(trained)
 
 
 def _keep_tensor_objects(group: dict[str, Any], before: Mapping[str, Any]) -> None:

@@ -167,6 +167,13 @@ def _value_of(tensor: torch.Tensor) -> bool | int | float | None:
     return tensor.item()
 
 
+def same_kind(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether both are dense and one can be copied into the other without changing anything but values."""
+    if left.layout != torch.strided or right.layout != torch.strided:
+        return False
+    return (left.dtype, left.shape, left.stride()) == (right.dtype, right.shape, right.stride())
+
+
 def read_tensor(stored: StoredTensor) -> torch.Tensor:
     """The tensor on the CPU, in fresh memory; StoreError when its bytes do not have the digest that was promised."""
     spec = stored.spec

@@ -5,15 +5,18 @@ import math
 from typing import Any, Final
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ckptcheck.state.tensor import TensorSpec
-from ckptcheck.state.tensor_bytes import components, digester, spec_of
+from ckptcheck.state.tensor_bytes import components, parts_digester, spec_of
 from ckptcheck.state.training_state import Scalar
 from ckptcheck.state.tree import canonical
 from ckptcheck.trace.items import NONE, NONZERO, ZERO, Sample
 
 PLAIN_DIGEST: Final = "blake2b_128"
 """The digest of plain values, over their canonical text."""
+UNINITIALISED: Final = "<uninitialised>"
+"""The value of a parameter or buffer that a lazy module has yet to shape."""
 
 
 class Measurer:
@@ -21,7 +24,7 @@ class Measurer:
 
     def __init__(self, algorithm: str) -> None:
         self.algorithm = algorithm
-        self._digest = digester(algorithm)
+        self._digest = parts_digester(algorithm)
         self._specs: dict[tuple[torch.dtype, torch.Size], TensorSpec] = {}
 
     def leaf(self, leaf: Any) -> Sample:
@@ -29,24 +32,37 @@ class Measurer:
         return self.tensor(leaf) if isinstance(leaf, torch.Tensor) else plain(leaf)
 
     def tensor(self, tensor: torch.Tensor) -> Sample:
-        """Spec and digest; the value of a one-element tensor; the norm of a larger floating one."""
-        tensor = tensor.detach()
-        spec, digest = self._spec(tensor), self._digest(tensor)
-        if tensor.numel() == 1 and tensor.layout == torch.strided and not tensor.is_quantized:
-            return Sample(spec, digest, value=_number(tensor.item()))
-        return Sample(spec, digest, norm=l2_norm(tensor))
+        """Spec and digest; the value of a one-element tensor; the norm of a larger floating one.
+
+        A parameter that a lazy module has yet to shape is a plain value; a tensor on the device "meta" has no
+        content, and its digest is zero.
+        """
+        if is_lazy(tensor):
+            return plain(UNINITIALISED)
+        return self._sample(tensor, components(tensor)) if not tensor.is_meta else Sample(self._spec(tensor), bytes(16))
 
     def gradient(self, gradient: torch.Tensor | None) -> Sample:
         """As `tensor`, with presence: none, zero and nonzero are three things."""
         if gradient is None:
             return Sample(None, None, NONE)
-        sample = self.tensor(gradient)
+        if gradient.is_meta:
+            return self.tensor(gradient)._replace(presence=ZERO)
+        parts = components(gradient)
+        sample = self._sample(gradient, parts)
         size = sample.norm if sample.norm is not None else sample.value
         # The squares of tiny values underflow in the norm, so a zero norm is not yet a zero gradient.
-        zero = size == 0 and not any(bool(part.any()) for part in components(gradient)[-1:])
-        return sample._replace(presence=ZERO if zero else NONZERO)
+        sized = isinstance(size, int | float) and size != 0
+        return sample._replace(presence=NONZERO if sized or bool(_calculable(parts[-1]).any()) else ZERO)
+
+    def _sample(self, tensor: torch.Tensor, parts: list[torch.Tensor]) -> Sample:
+        spec, digest = self._spec(tensor), self._digest(parts)
+        if len(parts) == 1 and parts[0].numel() == 1:
+            return Sample(spec, digest, value=_number(parts[0].item()))
+        return Sample(spec, digest, norm=None if tensor.is_quantized else _norm(parts))
 
     def _spec(self, tensor: torch.Tensor) -> TensorSpec:
+        if tensor.is_nested:
+            return spec_of(tensor)
         key = (tensor.dtype, tensor.shape)
         spec = self._specs.get(key)
         if spec is None:
@@ -65,14 +81,20 @@ def plain(value: Any) -> Sample:
     return Sample(None, digest, value=value if isinstance(value, str) else text)
 
 
-def l2_norm(tensor: torch.Tensor) -> float | None:
-    """The L2 norm of a floating or complex tensor, in float32 at least; None for other dtypes."""
+def _norm(parts: list[torch.Tensor]) -> float | None:
+    """The L2 norm of what is floating or complex, in float32 at least; None where nothing is."""
     norms = [
-        torch.linalg.vector_norm(part, dtype=_wide(part.dtype))
-        for part in components(tensor)
+        float(torch.linalg.vector_norm(_calculable(part), dtype=_wide(part.dtype)))
+        for part in parts
         if part.is_floating_point() or part.is_complex()
     ]
-    return math.hypot(*(float(norm) for norm in norms)) if norms else None
+    return math.hypot(*norms) if norms else None
+
+
+def _calculable(tensor: torch.Tensor) -> torch.Tensor:
+    # torch stores numbers of eight bits, but does not calculate with them.
+    narrow = tensor.is_floating_point() and tensor.element_size() == 1
+    return tensor.to(torch.float32) if narrow else tensor
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype | None:
@@ -82,4 +104,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype | None:
 
 
 def _number(value: Any) -> Scalar:
+    # A trace keeps integers of 64 bits with a sign; larger ones are texts.
+    if isinstance(value, int) and value >= 1 << 63:
+        return str(value)
     return value if isinstance(value, bool | int | float) else str(value)

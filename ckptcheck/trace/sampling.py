@@ -24,8 +24,7 @@ def generators() -> Leaves:
             yield Item("rng", f"cuda:{device}"), torch.cuda.get_rng_state(device)
     numpy = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):
-        kind, keys, *rest = numpy.random.get_state()
-        yield Item("rng", "numpy"), (kind, keys.tobytes(), *rest)
+        yield Item("rng", "numpy"), numpy.random.get_state(legacy=False)
     yield Item("rng", "python"), repr(random.getstate())
 
 
@@ -55,14 +54,14 @@ def optimizer_state(subjects: Subjects, place: int) -> Leaves:
     optimizer = subjects.optimizers()[place]
     names = subjects.names()
     slots: dict[int, str] = {}
-    for tensor, entries in getattr(optimizer, "state", {}).items():
+    for index, (tensor, entries) in enumerate(getattr(optimizer, "state", {}).items()):
         if not isinstance(tensor, torch.Tensor):  # some optimizers keep global entries under a string
             yield from _entries(str(tensor), entries, place)
             continue
         name = names.name_of(tensor)
         if name is None:
             slots = slots or {id(held): slot for _, _, held, slot, _ in subjects.slots(optimizer)}
-            name = slots.get(id(tensor), unnamed(-1, -1))
+            name = slots.get(id(tensor)) or unnamed(-1, index)
         yield from _entries(name, entries, place)
 
 

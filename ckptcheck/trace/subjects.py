@@ -34,6 +34,10 @@ class Subjects:
         self._names = None
         return self.names()
 
+    def forget(self) -> None:
+        """Let go of the model's tensors until names are asked for again."""
+        self._names = None
+
     def slots(self, optimizer: Any) -> Iterator[tuple[int, int, torch.Tensor, str, bool]]:
         """Yield (group, index, tensor, name, held by the model) for every member of an optimizer's groups."""
         names = self.names()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.errors import UsageError
@@ -20,6 +21,10 @@ from ckptcheck.verdict.cases import (
     saving_of,
 )
 from ckptcheck.verdict.parts import crossed, first_magnitudes, run_rows, trajectory_rows
+
+
+AFTER_A_SAVE: Final = frozenset({"CK205", "CK603", "CK606", "CK607", "CK613"})
+"""Codes that merely follow where saving perturbed the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,9 @@ class _Summary:
         compared = self._compared()
         verdict = Verdict.FAIL if first else Verdict.PASS
         findings = _once(finding for one in ([first] if first else []) + judged for finding in one.findings)
+        if cause is not None and cause.code == "CK609":
+            # The run that was saved had left its own course: what the resumed one lacks of it says nothing more.
+            findings = tuple(one for one in findings if one.code not in AFTER_A_SAVE)
         noise = self.noise.first
         if first is None and noise is not None and not (self.question.policy.state_exact and self.noise.only_numeric):
             verdict = Verdict.INCONCLUSIVE

@@ -27,13 +27,13 @@ class FakeVerbs:
         return self._keep(locals())
 
     def save(self, target: str, *, steps: int, output: Path, trace: Path | None = None, store: bool = False,
-             device: str = "cpu", seed: int = 0, timeout_s: float = 600.0,
+             device: str = "cpu", seed: int = 0, digest: str | None = None, timeout_s: float = 600.0,
              progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
-    def resume(self, target: str, checkpoint: Path, *, steps: int, output: Path, store: bool = False,
-               device: str = "cpu", seed: int = 0, timeout_s: float = 600.0,
-               progress: Progress | None = None) -> Result:  # fmt: skip
+    def resume(self, target: str, checkpoint: Path, *, steps: int, output: Path, step: int | None = None,
+               store: bool = False, device: str = "cpu", seed: int = 0, digest: str | None = None,
+               timeout_s: float = 600.0, progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
     def compare(self, left: Path, right: Path, *, rtol: float = 0.0, atol: float = 0.0,

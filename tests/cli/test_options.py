@@ -41,11 +41,13 @@ def test_an_option_of_verify_reaches_the_verb(ckptcheck, options, changed):
 
 def test_the_other_commands_hand_on_what_they_got(ckptcheck):
     verbs = FakeVerbs()
-    common = {"store": True, "device": "cuda", "seed": 0, "timeout_s": 600.0}
-    ckptcheck("save", "t", "--steps", "5", "-o", "out", "--trace", "tr", "--store", "--device", "cuda", verbs=verbs)
+    options = ("--store", "--device", "cuda", "--digest", "linear_128")
+    common = {"store": True, "device": "cuda", "digest": "linear_128", "seed": 0, "timeout_s": 600.0}
+    ckptcheck("save", "t", "--steps", "5", "-o", "out", "--trace", "tr", *options, verbs=verbs)
     assert verbs.called == {"target": "t", "steps": 5, "output": Path("out"), "trace": Path("tr"), **common}
-    ckptcheck("resume", "t", "ck", "--steps", "9", "-o", "tr", "--store", "--device", "cuda", verbs=verbs)
-    assert verbs.called == {"target": "t", "checkpoint": Path("ck"), "steps": 9, "output": Path("tr"), **common}
+    ckptcheck("resume", "t", "ck", "--steps", "9", "-o", "tr", "--step", "4", *options, verbs=verbs)
+    at = {"checkpoint": Path("ck"), "step": 4, "steps": 9}
+    assert verbs.called == {"target": "t", "output": Path("tr"), **at, **common}
     ckptcheck("compare", "a", "b", "--rtol", "0.1", verbs=verbs)
     tolerance = {"rtol": 0.1, "atol": 0.0, "select": ("CK",), "ignore": ()}
     assert verbs.called == {"left": Path("a"), "right": Path("b"), **tolerance}
@@ -69,6 +71,8 @@ WRONG = [
     ("verify t --report junit=x", "no format 'junit' in this version; choose text or json"),
     ("verify t --report out.json", "'out.json' is not FORMAT=PATH"),
     ("verify t -q -v", "-q and -v exclude each other"),
+    ("save t --steps 3 -o x --digest md5", "'xxh3_128', 'linear_128'"),
+    ("resume t c --steps 3 -o x --step -1", "'--step'"),
     ("save t -o x", "Missing option '--steps'"),
     ("resume t c --steps 3", "Missing option '-o'"),
     ("compare a", "Missing argument 'RIGHT'"),

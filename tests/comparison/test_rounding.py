@@ -65,3 +65,12 @@ def test_overflow_of_float8_may_saturate_or_give_nan(overflow):
     right = tensor([overflow, 1.0, overflow, -overflow])
     assert compare(left, right).rounded_through == "float8_e4m3fn"
     assert compare(left, tensor([overflow, 1.0, overflow, 400.0])).rounded_through is None
+
+
+def test_the_way_back_rounds_too_and_the_own_dtype_is_no_rounding():
+    left = tensor([65504.0, 1.0166], "float16")
+    right = left.to(torch.bfloat16).to(torch.float16)
+    assert right.tolist() == [INF, 1.015625]
+    assert compare(left, right).rounded_through == "bfloat16"
+    tiny = tensor([3e-7, 1.0], "bfloat16")  # 5.03 of float16's least number
+    assert compare(tiny, tiny.to(torch.float16)).rounded_through == "float16"

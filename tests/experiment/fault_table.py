@@ -61,6 +61,9 @@ CLEAN: Final = (
 COSINE_LR: Final = (0.0025606601717798215, 0.003)
 """The rate that char_gpt's schedule has reached after step 10, and the configured one."""
 
+COSINE_LR_AT_12: Final = (0.002474172072495276, 0.0025567133414135875)
+"""The rates of step 12, the first update that a schedule ten steps behind changes: left and right."""
+
 BACKBONE: Final = ("backbone.0.weight", "backbone.0.bias", "backbone.2.weight", "backbone.2.bias")
 HEAD: Final = ("head.0.weight", "head.0.bias", "head.2.weight", "head.2.bias")
 
@@ -93,7 +96,7 @@ FAULTS: Final = (
         "fixtures/warmup_linear_faults.py:build_parameters_reversed",
         causes=("CK302",),
         names=("layers.0.weight", "layers.1.weight", "layers.2.weight", "layers.3.weight"),
-        numbers=(3, 2, 1, 0),  # the permutation
+        says=("permutation",),
     ),
     Fault(
         "frozen parameters in the optimizer on one side only, same count",
@@ -125,7 +128,7 @@ FAULTS: Final = (
         "fixtures/char_gpt_faults.py:build_schedule_not_loaded",
         causes=("CK602",),
         places=((RESUME_AT, "load"), (RESUME_AT + 1, "hyperparameters")),
-        numbers=(*COSINE_LR, 10),  # both rates, and the offset in steps
+        numbers=(*COSINE_LR_AT_12, -10),  # both rates, and the offset in steps
     ),
     Fault(
         "schedule built after the load (LinearLR)",

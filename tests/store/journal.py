@@ -63,7 +63,7 @@ class Journal:
     def _note(self, name: str, first: Any, rest: tuple[Any, ...], result: Any) -> None:
         if name == "open":
             self._names[result] = str(first)
-        path = self._names[first] if name in ("write", "fsync") else str(result and first or first)
+        path = self._names[first] if name in ("write", "fsync") else str(first)
         more = bytes(rest[0][:result]) if name == "write" else str(rest[0]) if name == "replace" else None
         self.done.append((name, path, more))
 
@@ -75,7 +75,7 @@ def after_power_cut(done: list[tuple[str, str, Any]], folder: Path, before: dict
     made, renamed or deleted for sure once the folder was synced, else perhaps, in any order.
     """
     states: set[frozenset[Any]] = set()
-    entries = {name: content for name, content in before.items()}
+    entries = dict(before)
     live, synced, pending = dict(before), dict(before), []
     for name, path, more in done:
         own = Path(path).name

@@ -182,8 +182,6 @@ def test_two_saves_at_once_into_one_folder_are_refused_and_the_first_one_wins(tm
     folder = tmp_path / "s"
     save(folder, **fields(1), step=1)
 
-
-
     with files.locked(folder, exclusive=True), pytest.raises(StoreError, match="give each rank a folder of its own"):
         save(folder, **fields(2), step=2)
     assert loaded_step(folder) == 1

@@ -109,8 +109,8 @@ def test_trouble_at_any_stage_of_the_load_leaves_all_as_it_was(
     save(tmp_path / "s", **fields(0, Trap()))
     live = fields(1, Trap())
     before = around(live)
-    owner = module if "." not in place else getattr(module, place.split(".")[0])
-    name = place.split(".")[-1]
+    owner = module if "." not in place else getattr(module, place.split(".", maxsplit=1)[0])
+    name = place.rsplit(".", maxsplit=1)[-1]
     original, calls = getattr(owner, name), []
 
     def breaks_once(*args: Any) -> None:

@@ -288,7 +288,7 @@ def test_a_tensor_that_no_module_holds_is_saved_by_its_place(tmp_path: Path) -> 
     def build(seed: int) -> Training:
         run = training(seed, optim.Adam)
         run.optimizer.add_param_group({"params": [nn.Parameter(torch.full((3,), float(seed)))]})
-        run.optimizer.param_groups[1]["params"][0].grad = torch.ones(3)
+        run.optimizer.param_groups[1]["params"][0].grad = torch.full((3,), float(seed))
         run.optimizer.step()
         return run
 
@@ -297,6 +297,7 @@ def test_a_tensor_that_no_module_holds_is_saved_by_its_place(tmp_path: Path) -> 
     load(tmp_path / "s", **resumed.fields)
     was, now = (one.optimizer.param_groups[1]["params"][0] for one in (reference, resumed))
     assert raw(now) == raw(was)
+    assert raw(now.grad) == raw(was.grad)
     assert raw(resumed.optimizer.state[now]["exp_avg"]) == raw(reference.optimizer.state[was]["exp_avg"])
 
 

@@ -1,0 +1,100 @@
+"""The rows that end a text: what was compared, by which runs, what they crossed, what was not judged, and where."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ckptcheck.finding import Compared, Json, Result
+from ckptcheck.reports import words
+from ckptcheck.reports.distances import entries_of
+from ckptcheck.reports.sheet import Sheet
+
+_WITHOUT_COMPARISON: Final = frozenset({"save", "resume"})
+_TOLD_ELSEWHERE: Final = frozenset({"trajectory", "crossed", "runs", "magnitudes"})
+_IN_SHORT: Final = ("python", "torch", "device", "device_name", "resume_device")
+"""Facts of the environment that are shown unless all are wanted, and the thread count."""
+
+_AGAIN: Final = "-again"
+"""How the name of a run ends that was made once more to measure a difference; two of them go side by side."""
+
+
+def compared(sheet: Sheet, result: Result) -> None:
+    """Say how much was compared, and how; a command that compares nothing does not claim to."""
+    if result.command in _WITHOUT_COMPARISON:
+        return
+    if result.compared == Compared():
+        at_load = result.first_divergence is not None and result.first_divergence.stage == "load"
+        sheet.row("Compared", "what was loaded, and no step after it" if at_load else "nothing")
+        return
+    how = words.policy(result.parts.get("policy"))
+    sheet.row("Compared", words.compared(result.compared) + (f"; {how}" if how else ""))
+
+
+def runs(sheet: Sheet, result: Result, full: bool) -> None:
+    """Say which runs were made and how many seconds each took; all that is known of each on a line of its own."""
+    entries = entries_of(result, "runs")
+    if not full:
+        again = [entry for entry in entries if words.scalar(entry.get("name")).endswith(_AGAIN)]
+        told = [_in_short(words.scalar(entry.get("name")), entry) for entry in entries if entry not in again]
+        told += [_in_short(f"{len(again)} more to measure", again[0])] if again else []
+        if told:
+            sheet.row("Runs", ", ".join(told))
+        return
+    for place, entry in enumerate(entries):
+        rest = (f"{key} {words.scalar(value)}" for key, value in entry.items() if key != "name")
+        sheet.row("" if place else "Runs", ", ".join(rest), lead=f"{words.scalar(entry.get('name'))}: ")
+
+
+def _in_short(name: str, run: Mapping[str, Json]) -> str:
+    seconds, status = run.get("seconds"), run.get("status", "ended")
+    took = f" {seconds:.1f} s" if isinstance(seconds, (int, float)) else ""
+    return f"{name}{took}" + ("" if status == "ended" else f" ({words.scalar(status)})")
+
+
+def crossed(sheet: Sheet, result: Result) -> None:
+    """Say which situations the compared steps met and which they did not."""
+    situations = result.parts.get("crossed")
+    if not isinstance(situations, Mapping):
+        return
+    for key, label in (("covered", "Crossed"), ("not_covered", "Not crossed")):
+        items = situations.get(key)
+        if isinstance(items, list) and items:
+            sheet.row(label, ", ".join(words.scalar(item) for item in items))
+
+
+def not_judged(sheet: Sheet, result: Result) -> None:
+    """Say which rules lacked what they need, one line for each reason."""
+    codes: dict[str, list[str]] = {}
+    for rule in result.not_judged:
+        codes.setdefault(rule.reason, []).append(rule.code)
+    label = "Not judged"
+    for reason, named in codes.items():
+        sheet.row(label, reason, lead=f"{', '.join(named)}: ", lead_style="yellow")
+        label = ""
+
+
+def settings(sheet: Sheet, result: Result, full: bool) -> None:
+    """Say what was asked for; a command that compares nothing has its outputs here."""
+    if not (full or result.command in _WITHOUT_COMPARISON):
+        return
+    for key, value in result.parts.items():
+        if key not in _TOLD_ELSEWHERE and (full or value is not None):
+            sheet.row(key.replace("_", " ").capitalize(), words.scalar(value))
+
+
+def environment(sheet: Sheet, result: Result, full: bool) -> None:
+    """Say in which environment the runs were made: the facts that decide, or all of them."""
+    facts = result.environment
+    sides = [side for name in ("left", "right") if isinstance(side := facts.get(name), Mapping)]
+    told = [facts] if full else [_deciding(side) for side in sides or [facts]]
+    said = [", ".join(f"{key} {words.scalar(value)}" for key, value in one.items()) for one in told]
+    if any(said):
+        sheet.row("Environment", "; ".join(dict.fromkeys(said)), style="dim")
+
+
+def _deciding(facts: Mapping[str, Json]) -> dict[str, Json]:
+    flags = facts.get("flags")
+    threads = flags.get("num_threads") if isinstance(flags, Mapping) else facts.get("threads")
+    short = {key: facts[key] for key in _IN_SHORT if key in facts}
+    if short.get("resume_device") == short.get("device"):
+        short.pop("resume_device", None)
+    return {key.replace("_", " "): value for key, value in short.items()} | ({"threads": threads} if threads else {})
