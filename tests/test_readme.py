@@ -1,13 +1,21 @@
-"""What the README says is what the tool does."""
+"""What the README says is what the tool does. `python -m tests.test_readme` writes its generated blocks anew."""
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from ckptcheck import finding
+from ckptcheck.rules.table import RULES
 
+MISTAKE = 'optimizer.load_state_dict(state["optimizer"])'
+"""The line without which the README's target fails."""
+RESULTS = {"result: pass": 0, "result: fail": 1}
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -26,6 +34,50 @@ def block(marker: str) -> str:
     return found[1]
 
 
+def rules() -> str:
+    """Return the table of all rules: code, name, severity, first sentence of the card."""
+    rows = (
+        f"| {rule.code} | {rule.name} | {rule.severity} | {' '.join(rule.card.split(chr(10) * 2)[0].split())} |"
+        for rule in sorted(RULES, key=lambda rule: rule.code)
+    )
+    return "\n".join(["| code | name | severity | what it finds |", "|---|---|---|---|", *rows, ""])
+
+
+def result(marker: str, place: Path) -> str:
+    """Return what the tool says of the README's target, with or without its mistake."""
+    lines = block("target").splitlines(keepends=True)
+    kept = [line for line in lines if RESULTS[marker] == 0 or MISTAKE not in line]
+    (place / "my_run.py").write_text("".join(kept), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "ckptcheck", "verify", "my_run.py"],
+        cwd=place,
+        env=os.environ | {"COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == RESULTS[marker], done.stderr
+    return f"```console\n$ ckptcheck verify my_run.py\n{done.stdout}```\n"
+
+
+def without_numbers(text: str) -> list[str]:
+    """Return the words, with times, versions and magnitudes left out: these belong to a machine."""
+    kept = re.sub(r"^Environment.*(\n .*)*", "", text, flags=re.MULTILINE)
+    kept = re.sub(r"^Drift.*(\n .*)*|\(\d+(, \d+)*\)|, max ULP \d+", "", kept, flags=re.MULTILINE)
+    return re.sub(r"\d+\.\d+(e[-+]\d+)?", "#", kept).split()
+
+
+def written(text: str, marker: str, content: str) -> str:
+    """Return the README with the content of a marked section replaced."""
+    return re.sub(
+        rf"(^<!-- {marker} -->\n).*?(^<!-- end -->$)",
+        lambda found: found[1] + content + found[2],
+        text,
+        flags=re.MULTILINE | re.DOTALL,
+    )
+
+
 @pytest.mark.parametrize("marker", ["demo command", "test command"])
 def test_the_set_up_commands_are_one_line_with_pinned_versions(marker):
     assert block(marker).count("\n") == 1
@@ -39,6 +91,21 @@ def test_the_pipeline_takes_its_test_command_from_the_readme():
 def test_the_exit_codes_are_those_of_the_constants():
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", between("exit codes"), re.MULTILINE)}
     assert told == {value for name, value in vars(finding).items() if name.startswith("EXIT_") and name != "EXIT_CODES"}
+
+
+def test_the_rules_are_those_of_the_table():
+    assert between("rules") == rules(), "renew: python -m tests.test_readme"
+
+
+def test_the_target_has_the_line_that_the_readme_leaves_out():
+    assert block("target").count(MISTAKE) == 1
+    assert f"`{MISTAKE}`" in README
+
+
+@pytest.mark.parametrize("marker", RESULTS)
+def test_the_results_of_the_readme_are_what_the_tool_says(marker, tmp_path):
+    told = without_numbers(between(marker))
+    assert without_numbers(result(marker, tmp_path)) == told, "renew: python -m tests.test_readme"
 
 
 def test_the_target_of_the_readme_trains(tmp_path):
@@ -66,3 +133,11 @@ def test_every_line_with_the_command_is_understood():
     for command, rest in lines:
         outcome = CliRunner().invoke(door, [command, *rest.split(), "--help"])
         assert outcome.exit_code == 0, outcome.output
+
+
+if __name__ == "__main__":
+    anew = written(README, "rules", rules())
+    for name in RESULTS:
+        with TemporaryDirectory() as folder:
+            anew = written(anew, name, result(name, Path(folder)))
+    (ROOT / "README.md").write_text(anew, encoding="utf-8", newline="\n")

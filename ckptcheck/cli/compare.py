@@ -6,12 +6,13 @@ from typing import Any
 import click
 
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.kinds import Place
 from ckptcheck.cli.options import View, gate_options, tolerance_options, view_options
 
 
 @click.command("compare", short_help="Do two recorded trajectories agree?")
-@click.argument("left", type=click.Path(path_type=Path))
-@click.argument("right", type=click.Path(path_type=Path))
+@click.argument("left", type=Place())
+@click.argument("right", type=Place())
 @tolerance_options
 @gate_options
 @view_options

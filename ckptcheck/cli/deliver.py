@@ -40,23 +40,28 @@ def gated(result: Result, fail_on: str) -> Result:
     return result
 
 
-def show(results: Sequence[Result], view: View) -> None:
-    """Write to stdout and to the report files. OutputError where one cannot be written."""
+def show(results: Sequence[Result], view: View, titles: Sequence[str] = ()) -> None:
+    """Write to stdout and to the report files; a text has its title above it. OutputError where one cannot be written.
+
+    `titles` are one a result, or none.
+    """
     try:
         for form, path in view.reports:
-            write_file(path, _rendered(results, form, Page(detail=_detail(view))))
+            write_file(path, _rendered(results, form, Page(detail=_detail(view)), titles))
     except OutputError:
         if view.form != "json":  # hours of training shall not be lost; as JSON, the error takes the result's place
-            write_out(_rendered(results, view.form, _stdout_page(view)))
+            write_out(_rendered(results, view.form, _stdout_page(view), titles))
         raise
-    write_out(_rendered(results, view.form, _stdout_page(view)))
+    write_out(_rendered(results, view.form, _stdout_page(view), titles))
 
 
-def _rendered(results: Sequence[Result], form: str, page: Page) -> str:
+def _rendered(results: Sequence[Result], form: str, page: Page, titles: Sequence[str]) -> str:
     if form == "json" and len(results) > 1:
         return json.render_many(results)
-    gap = "" if page.detail is Detail.VERDICT else "\n"
-    return gap.join(REPORTS[form](result, page) for result in results)
+    reports = [REPORTS[form](result, page) for result in results]
+    if form == "text" and titles:
+        reports = [f"{title}\n{report}" for title, report in zip(titles, reports, strict=True)]
+    return ("" if page.detail is Detail.VERDICT else "\n").join(reports)
 
 
 def _stdout_page(view: View) -> Page:

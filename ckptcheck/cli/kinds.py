@@ -38,6 +38,19 @@ def freeze_rule(value: str) -> tuple[str, str]:
     return glob, contract
 
 
+class Place(click.Path):
+    """A path as pathlib has it; an empty one, which a shell makes of an unset variable, is refused."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse an empty path, which pathlib would take for the working directory."""
+        if not str(value):
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def rule_codes(value: str) -> tuple[str, ...]:
     """Read codes or their beginnings, separated by commas. BadParameter for what cannot begin a code."""
     codes = tuple(code.strip() for code in value.split(","))

@@ -59,4 +59,4 @@ class LiveLines:
         with self._lock:
             if run not in self._tasks:
                 self._tasks[run] = self._bars.add_task(escaped(run), total=steps, said=said)
-            self._bars.update(self._tasks[run], completed=step or 0, total=steps, said=said)
+            self._bars.update(self._tasks[run], completed=step, total=steps, said=said)

@@ -1,5 +1,6 @@
 """The door: the table of commands, each imported when it is asked for, and the way out."""
 
+import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,9 @@ def door(context: click.Context) -> None:
 
 def main() -> NoReturn:
     """Be the console script. A bug of ours crashes with its traceback, and not with the exit code of a failed check."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # a cancelled pipeline cleans up as Ctrl-C does
+            signal.signal(number, signal.default_int_handler)
     try:
         door.main()
     except Exception:  # noqa: BLE001 - nothing is swallowed: only the exit code differs from python's own

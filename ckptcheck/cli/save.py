@@ -1,19 +1,19 @@
 """`ckptcheck save`: train to a step and save the training state."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.kinds import Place
 from ckptcheck.cli.options import View, digest_option, run_options, view_options
 
 
 @click.command("save", short_help="Train to a step and save the training state.")
 @click.argument("target")
 @click.option("--steps", type=click.IntRange(min=1), required=True, metavar="K", help="Train to this step.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Where to save.")
-@click.option("--trace", type=click.Path(path_type=Path), help="Record the trajectory there, for compare.")
+@click.option("-o", "--output", type=Place(), required=True, help="Where to save.")
+@click.option("--trace", type=Place(), help="Record the trajectory there, for compare.")
 @click.option("--store", is_flag=True, help="Save into the tool's own store even if the target has a save.")
 @digest_option
 @run_options

@@ -33,11 +33,12 @@ def match_groups(left: Sequence[Members], right: Sequence[Members]) -> GroupMatc
         if partner is not None:
             left_of[place] = partner
             free.remove(partner)
-    for place, members in enumerate(right_sets):
-        if place not in left_of and free:
-            best = max(free, key=lambda one: (len(left_sets[one] & members), one == place))
-            left_of[place] = best
-            free.remove(best)
+    rest = [place for place in range(len(right)) if place not in left_of]
+    pairs = [(-len(left_sets[one] & right_sets[place]), one != place, place, one) for place in rest for one in free]
+    for _, _, place, one in sorted(pairs):
+        if place not in left_of and one in free:
+            left_of[place] = one
+            free.remove(one)
     same = len(left) == len(right) and all(left_sets[one] == right_sets[place] for place, one in left_of.items())
     return GroupMatch(left_of, same, [tuple(group) for group in left] == [tuple(group) for group in right])
 

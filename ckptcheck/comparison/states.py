@@ -54,7 +54,7 @@ class StateDiff:
     @property
     def optimizers(self) -> Iterator[tuple[int, Optimizer, Optimizer, GroupMatch]]:
         """Each optimizer that both sides have: place, left, right, how the groups match."""
-        pairs = zip(self.left.optimizers, self.right.optimizers, self.groups, strict=True)
+        pairs = zip(self.left.optimizers, self.right.optimizers, self.groups, strict=False)
         return ((place, *pair) for place, pair in enumerate(pairs))
 
 
@@ -90,10 +90,10 @@ def _entries(
     yield from _unlike("grad", _gradients(left), _gradients(right))
     for place, (one, other) in enumerate(both):
         for name in {**one.state, **other.state}:
-            yield from _unlike("state", one.state.get(name, {}), other.state.get(name, {}), name, place)
+            yield from _unlike("state", one.state.get(name, {}), other.state.get(name, {}), owner=name, optimizer=place)
         for group, partner in matches[place].left_of.items():
             pair = one.groups[partner].hyperparameters, other.groups[group].hyperparameters
-            yield from _unlike("hyper", *pair, "", place, partner)
+            yield from _unlike("hyper", *pair, owner="", optimizer=place, group=partner)
     for section in SECTIONS:
         yield from _unlike(section, left.sections.get(section, {}), right.sections.get(section, {}))
     yield from (one for one in _unlike("rng", left.rng, right.rng) if one.changed)
@@ -111,6 +111,7 @@ def _unlike(
     section: str,
     left: Mapping[str, Entry],
     right: Mapping[str, Entry],
+    *,
     owner: str | None = None,
     optimizer: int | None = None,
     group: int | None = None,

@@ -103,10 +103,8 @@ def count_beyond(
     beyond = 0
     with np.errstate(all="ignore"):
         for block in walk(left_bits, right_bits, (left_spec.dtype, right_spec.dtype)):
-            bound = np.where(np.isfinite(block.left), atol + rtol * np.abs(block.left), 0.0)
-            within = (block.gap <= bound) & np.isfinite(block.right)
-            within |= ~block.unequal | (np.isinf(block.left) & (block.left == block.right))
-            within |= np.isnan(block.left) & np.isnan(block.right)
+            within = (block.gap <= atol + rtol * np.abs(block.left)) & np.isfinite(block.gap)
+            within |= ~block.unequal | (np.isnan(block.left) & np.isnan(block.right))
             beyond += len(within) - int(np.count_nonzero(within))
     return beyond
 

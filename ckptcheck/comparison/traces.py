@@ -20,7 +20,8 @@ FLAGS: Final = frozenset({"foreach", "fused", "capturable", "differentiable"})
 class Difference(NamedTuple):
     """One item that differs at one step; a side is None where it has no such item.
 
-    `item` is named as on the left, or as on the right where only that side has it.
+    `item` is named as on the left, or as on the right where only that side has it. The value of a structure is its
+    whole JSON text.
     """
 
     step: int
@@ -136,8 +137,13 @@ def _compare_step(left: Trace, right: Trace, step: int, count: _Count) -> list[D
             rights.pop(structure, None)
             lefts.pop(structure, None)
     members = _members(texts)
-    found = [one for one in _unlike(step, lefts, rights, count) if not _without_meaning(one, members)]
-    return sorted(found, key=lambda one: (one.order, one.item.part, one.item))
+    found = [
+        _with_texts(one, left, right)
+        for one in _unlike(step, lefts, rights, count)
+        if not _without_meaning(one, members)
+    ]
+    # Who is in which group comes before the values of the groups.
+    return sorted(found, key=lambda one: (one.order, one.item.part, one.item.kind != "structure", one.item))
 
 
 def _unlike(step: int, lefts: dict[Item, Sample], rights: dict[Item, Sample], count: _Count) -> Iterator[Difference]:
@@ -159,6 +165,17 @@ def _members(texts: list[str | None]) -> frozenset[str | None]:
     return frozenset(
         name for text in texts for optimizer in parse_groups(text) for group in optimizer for name in group
     )
+
+
+def _with_texts(one: Difference, left: Trace, right: Trace) -> Difference:
+    """A structure with its text, which stands apart in a trace, as its value."""
+    if one.item.kind != "structure":
+        return one
+    pair = [
+        sample._replace(value=trace.text(sample.digest)) if sample is not None else None
+        for sample, trace in ((one.left, left), (one.right, right))
+    ]
+    return one._replace(left=pair[0], right=pair[1])
 
 
 def _without_meaning(one: Difference, members: frozenset[str | None]) -> bool:

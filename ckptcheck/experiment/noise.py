@@ -13,6 +13,8 @@ NUMERIC: Final = frozenset({"buffers", "loss", "grad", "state", "param", "ema"})
 """Stages whose values kernels compute; `--policy state-exact` holds these against the floor, all others exactly."""
 FLOOR_FACTOR: Final = 10.0
 """How many times the greatest gap between equal runs a resumed run may have under state-exact."""
+NORM_RESOLUTION: Final = 1e-6
+"""Relative gaps below this cannot be told by norms taken in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Noise:
 
     def _beyond(self, one: Difference) -> bool:
         gap = _gap(one)
-        return gap is None or gap > FLOOR_FACTOR * self.gaps.get(one.item.kind, 0.0)
+        return gap is None or gap > max(NORM_RESOLUTION, FLOOR_FACTOR * self.gaps.get(one.item.kind, 0.0))
 
     @property
     def only_numeric(self) -> bool:

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from types import TracebackType
 
 from ckptcheck.errors import OutputError, RunFailedError, TargetError
 from ckptcheck.experiment.job import Job, Outcome
-from ckptcheck.experiment.process import Crew, OnCapture, OnEnd, default_at_once
+from ckptcheck.experiment.process import Crew, Lockstep, default_at_once
 from ckptcheck.progress import Progress
 from ckptcheck.state.digest import LINEAR_128, XXH3_128
 from ckptcheck.trace.file import Trace
@@ -139,18 +139,15 @@ class Experiment(AbstractContextManager["Experiment"]):
         there = checkpoint_path(workdir, step)
         shutil.copytree(saved.parent, there.parent, symlinks=True)
 
-    def again(
-        self, left: str, right: str, wanted: dict[str, Path], last: int, on_capture: OnCapture, on_end: OnEnd
-    ) -> dict[str, Trace]:
-        """Make two runs once more, side by side up to step `last`, and lay out the wanted tensors moment by moment.
+    def again(self, wanted: Mapping[str, tuple[str, Path]], last: int, lockstep: Lockstep) -> dict[str, Trace]:
+        """Make runs once more, side by side up to step `last`, and lay out the wanted tensors moment by moment.
 
-        The right one is a resumed run. Returns the new traces by the names of the runs; those of runs that did
-        not come to their end too.
+        `wanted` maps a run to its new name and to the file that says what to lay out. Returns the new traces by the
+        names of the first runs, those of runs that did not come to their end too.
         """
         jobs = []
-        for name in (left, right):
+        for name, (again, items) in wanted.items():
             first = self._jobs[name]
-            again = f"{name}-again"
             workdir = self._folder / again / "workdir"
             if first.load_from is not None:
                 source, step = self._origin(name)
@@ -164,14 +161,10 @@ class Experiment(AbstractContextManager["Experiment"]):
                 saves={step: checkpoint_path(workdir, step) for step in first.saves if step <= last},
                 trace=self._folder / f"{again}.trace",
                 capture=self._folder / again / "capture",
-                wanted=wanted[name],
+                wanted=items,
             ))  # fmt: skip
-        self._run(jobs, on_capture, on_end)
-        return {
-            name: self.traces[job.name]
-            for name, job in zip((left, right), jobs, strict=True)
-            if job.name in self.traces
-        }
+        self._run(jobs, lockstep)
+        return {name: self.traces[again] for name, (again, _) in wanted.items() if again in self.traces}
 
     def _origin(self, name: str) -> tuple[str, int]:
         head, _, step = name.rpartition("@")
@@ -181,8 +174,8 @@ class Experiment(AbstractContextManager["Experiment"]):
         """A path below the experiment's folder."""
         return self._folder / name
 
-    def _run(self, jobs: list[Job], on_capture: OnCapture | None = None, on_end: OnEnd | None = None) -> list[Outcome]:
-        outcomes = self._crew.run(jobs, on_capture, on_end)
+    def _run(self, jobs: list[Job], lockstep: Lockstep | None = None) -> list[Outcome]:
+        outcomes = self._crew.run(jobs, lockstep)
         for job, outcome in zip(jobs, outcomes, strict=True):
             self._jobs[job.name] = job
             self.outcomes[job.name] = outcome

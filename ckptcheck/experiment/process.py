@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, Final, Protocol, TypeAlias
+from typing import IO, Any, Final, Protocol
 
 from ckptcheck.errors import TargetError
 from ckptcheck.experiment.job import Job, Outcome
@@ -22,10 +22,15 @@ LAST_LINES: Final = 12
 GRACE_S: Final = 5.0
 """How long a worker may take to go away after its last event, or after it is told to."""
 
-OnCapture: TypeAlias = Callable[[Job, int, str], None]
-"""Called when a worker has laid out a captured moment and waits; it goes on when this returns."""
 
-OnEnd: TypeAlias = Callable[[Job], None]
+class Lockstep(Protocol):
+    """Who lets workers go on that wait for each other; called from several threads."""
+
+    def captured(self, job: Job, step: int, moment: str) -> None:
+        """A worker has laid out a captured moment and goes on when this returns."""
+
+    def ended(self, job: Job) -> None:
+        """A worker has gone."""
 
 
 class Started(Protocol):
@@ -81,7 +86,7 @@ class Worker:
         self._phase, self._step = "start", None
         self._told: dict[str, Any] = {"facts": {}}
 
-    def run(self, on_capture: OnCapture | None = None) -> Outcome:
+    def run(self, lockstep: Lockstep | None = None) -> Outcome:
         """Run the job to its end. Raises TargetError when the target is refused; anything else is an Outcome."""
         self._order.write_text(self.job.to_json())
         self.job.workdir.mkdir(parents=True, exist_ok=True)
@@ -93,7 +98,7 @@ class Worker:
                 self._start(log, theirs, their_acks)
             os.close(theirs)
             os.close(their_acks)
-            alive = self._listen(events, acks, on_capture)
+            alive = self._listen(events, acks, lockstep)
         finally:
             os.close(events)
             os.close(acks)
@@ -110,7 +115,7 @@ class Worker:
             environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         self._process = start_fresh(self._order, events, acks, log, environment)
 
-    def _listen(self, events: int, acks: int, on_capture: OnCapture | None) -> bool:
+    def _listen(self, events: int, acks: int, lockstep: Lockstep | None) -> bool:
         """Follow events until the worker closes its end; False when it was silent beyond the time limit."""
         rest = b""
         with selectors.DefaultSelector() as selector:
@@ -123,19 +128,19 @@ class Worker:
                     return True
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    self._take(json.loads(line), acks, on_capture)
+                    self._take(json.loads(line), acks, lockstep)
                 if self._told.keys() & {"ended", "raised", "refused"}:
                     # Grandchildren may hold the pipe open; the worker itself has said its last word.
                     return True
 
-    def _take(self, event: dict[str, Any], acks: int, on_capture: OnCapture | None) -> None:
+    def _take(self, event: dict[str, Any], acks: int, lockstep: Lockstep | None) -> None:
         if "phase" in event:
             self._phase, self._step = event["phase"], event["step"]
             if self._progress is not None:
                 self._progress.update(self.job.name, self._phase, self._step, self.job.last)
         elif "captured" in event:
-            if on_capture is not None:
-                on_capture(self.job, *event["captured"])
+            if lockstep is not None:
+                lockstep.captured(self.job, *event["captured"])
             with contextlib.suppress(BrokenPipeError):
                 os.write(acks, b"\n")
         elif "facts" in event:
@@ -217,24 +222,20 @@ class Crew:
         self._progress = progress
         self.at_once = at_once
 
-    def run(
-        self, jobs: Sequence[Job], on_capture: OnCapture | None = None, on_end: OnEnd | None = None
-    ) -> list[Outcome]:
+    def run(self, jobs: Sequence[Job], lockstep: Lockstep | None = None) -> list[Outcome]:
         """Run jobs that do not depend on each other; their outcomes in the same order.
 
-        With `on_capture` all of them run at once, since they wait for each other; `on_end` is then called with
-        each job whose process has gone.
+        With `lockstep` all of them run at once, since they wait for each other.
         """
-        lockstep = on_capture is not None
 
         def run_one(worker: Worker) -> Outcome:
             try:
-                return worker.run(on_capture)
+                return worker.run(lockstep)
             finally:
-                if on_end is not None:
-                    on_end(worker.job)
+                if lockstep is not None:
+                    lockstep.ended(worker.job)
 
-        width = len(jobs) if lockstep else min(self.at_once, len(jobs))
+        width = len(jobs) if lockstep is not None else min(self.at_once, len(jobs))
         workers = [Worker(job, self._folder, self._timeout_s, self._progress, self._threads()) for job in jobs]
         with ThreadPoolExecutor(max_workers=max(width, 1)) as pool:
             futures = [pool.submit(run_one, worker) for worker in workers]

@@ -11,7 +11,7 @@ from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes, count_beyond
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.experiment.job import Job
-from ckptcheck.experiment.plan import Experiment
+from ckptcheck.experiment.plan import Experiment, Resumed
 from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, SAVED, STEP, Item
@@ -26,9 +26,11 @@ class SecondPass:
     on. Storage is bounded by two moments, whatever the number of steps.
     """
 
-    def __init__(self, experiment: Experiment, left: str, right: str, step: int, rtol: float, atol: float) -> None:
+    def __init__(self, experiment: Experiment, run: Resumed, *, rtol: float, atol: float) -> None:
         self._experiment = experiment
-        self._left, self._right, self._step = left, right, step
+        self._left, self._right, self._step = run.source, run.name, run.step
+        # The left run may be made again for several resumed ones.
+        self._new_names = {self._left: f"{self._left}-again-for-{self._right}", self._right: f"{self._right}-again"}
         self._arrived: dict[int, dict[str, tuple[Path, str]]] = {}
         self._gone: set[str] = set()
         self._turn = Condition()
@@ -48,18 +50,20 @@ class SecondPass:
                 steps.setdefault(one.step, []).append(one.item)
         if not at_load and not steps:
             return {}, ""
-        wanted = {}
+        wanted: dict[str, tuple[str, Path]] = {}
         for name, moment in ((self._left, SAVED), (self._right, LOAD)):
             rows = [{"step": self._step, "moment": moment, "items": at_load}]
             rows += [{"step": step, "moment": STEP, "items": items} for step, items in steps.items()]
-            wanted[name] = self._experiment.scratch(f"{name}.wanted.json")
-            wanted[name].write_text(json.dumps(rows))
+            again = self._new_names[name]
+            path = self._experiment.scratch(f"{again}.wanted.json")
+            path.write_text(json.dumps(rows))
+            wanted[name] = again, path
         last = max(steps, default=self._step + 1)
-        again = self._experiment.again(self._left, self._right, wanted, last, self._captured, self._ended)
-        return self._checked(again)
+        return self._checked(self._experiment.again(wanted, last, self))
 
-    def _captured(self, job: Job, step: int, moment: str) -> None:
-        side = job.name.removesuffix("-again")
+    def captured(self, job: Job, step: int, moment: str) -> None:
+        """Wait until both sides have laid out a step; whoever comes last compares."""
+        side = self._left if job.name == self._new_names[self._left] else self._right
         assert job.capture is not None
         with self._turn:
             arrived = self._arrived.setdefault(step, {})
@@ -71,7 +75,8 @@ class SecondPass:
             else:
                 self._turn.wait_for(lambda: step not in self._arrived or self._gone)
 
-    def _ended(self, job: Job) -> None:
+    def ended(self, job: Job) -> None:
+        """Wait for this side no longer."""
         with self._turn:
             self._gone.add(job.name)
             self._turn.notify_all()

@@ -35,6 +35,27 @@ def numbers_at(result: Result, first: Place) -> Entry:
     return cause.evidence if cause else {}
 
 
+def spoken(first: Place, numbers: Entry) -> str:
+    """Return what parts first: the tensor or value, by the numbers of its place, with its optimizer and group."""
+    what = named(numbers) if "section" in numbers else words.thing(first.parameter, first.key)
+    return ", ".join(part for part in (what, words.binding(first)) if part)
+
+
+def named(entry: Entry) -> str:
+    """Return which tensor or value an entry is about: "blocks.0.fc.weight / exp_avg", "generator torch"."""
+    name = words.thing(entry.get("parameter"), entry.get("key"))
+    section = words.scalar(entry.get("section", entry.get("stage")))
+    return name if name and section in ("param", "state") else f"{_KINDS.get(section, section)} {name}".strip()
+
+
+def distance(entry: Entry) -> str:
+    """Return how far an entry's two sides are apart, as far as it is of use; a generator has no magnitude."""
+    if entry.get("section") == "rng":
+        differing, size = entry.get("differing"), entry.get("numel")
+        return f"{differing} of {size} bytes differ" if differing is not None else ""
+    return words.magnitude(entry)
+
+
 def entries_of(result: Result, part: str) -> list[Entry]:
     """Return a list that a result holds beside its frame; empty where it holds none."""
     entries = result.parts.get(part)
@@ -104,9 +125,10 @@ def _largest(sheet: Sheet, entries: Sequence[Entry], shown: int) -> bool:
     """Show the largest differences of the first kind of item that has numbers, and the largest of the others."""
     said = False
     for group in _grouped(entries, "section").values():
-        measured = sorted(filter(words.magnitude, group), key=_weight, reverse=True)
+        measured = sorted((one for one in group if one.get("section") != "rng" and words.magnitude(one)),
+                          key=_weight, reverse=True)  # fmt: skip
         for entry in measured[: 1 if said else shown]:
-            sheet.row("", words.magnitude(entry), lead=f"{_what(entry)}: ", deeper=True)
+            sheet.row("", words.magnitude(entry), lead=f"{named(entry)}: ", deeper=True)
         said = said or bool(measured)
     return said
 
@@ -115,17 +137,11 @@ def _all(sheet: Sheet, entries: Sequence[Entry]) -> None:
     unmeasured: dict[str, list[str]] = {}
     for entry in entries:
         if numbers := words.magnitude(entry, full=True):
-            sheet.row("", numbers, lead=f"{_what(entry)}: ", deeper=True)
+            sheet.row("", numbers, lead=f"{named(entry)}: ", deeper=True)
         else:
-            unmeasured.setdefault(words.scalar(entry.get("reason")), []).append(_what(entry))
+            unmeasured.setdefault(words.scalar(entry.get("reason")), []).append(named(entry))
     for reason, names in unmeasured.items():
         sheet.row("", ", ".join(names), lead=f"{reason}: ", deeper=True)
-
-
-def _what(entry: Entry) -> str:
-    name = words.thing(entry.get("parameter"), entry.get("key"))
-    section = entry.get("section", entry.get("stage"))
-    return name if name and section in ("param", "state") else f"{words.scalar(section)} {name}".strip()
 
 
 def _weight(entry: Entry) -> tuple[float, float]:

@@ -13,6 +13,8 @@ _TOLD_ELSEWHERE: Final = frozenset({"trajectory", "crossed", "runs", "magnitudes
 _IN_SHORT: Final = ("python", "torch", "device", "device_name", "resume_device")
 """Facts of the environment that are shown unless all are wanted, and the thread count."""
 
+_NAMED: Final = 6
+"""Rules not judged for one reason that are named unless all are wanted."""
 _AGAIN: Final = "-again"
 """How the name of a run ends that was made once more to measure a difference; two of them go side by side."""
 
@@ -61,14 +63,15 @@ def crossed(sheet: Sheet, result: Result) -> None:
             sheet.row(label, ", ".join(words.scalar(item) for item in items))
 
 
-def not_judged(sheet: Sheet, result: Result) -> None:
+def not_judged(sheet: Sheet, result: Result, full: bool) -> None:
     """Say which rules lacked what they need, one line for each reason."""
     codes: dict[str, list[str]] = {}
     for rule in result.not_judged:
         codes.setdefault(rule.reason, []).append(rule.code)
     label = "Not judged"
     for reason, named in codes.items():
-        sheet.row(label, reason, lead=f"{', '.join(named)}: ", lead_style="yellow")
+        rules = ", ".join(named) if full or len(named) <= _NAMED else f"{len(named)} rules (-v names them)"
+        sheet.row(label, reason, lead=f"{rules}: ", lead_style="yellow")
         label = ""
 
 
@@ -84,11 +87,16 @@ def settings(sheet: Sheet, result: Result, full: bool) -> None:
 def environment(sheet: Sheet, result: Result, full: bool) -> None:
     """Say in which environment the runs were made: the facts that decide, or all of them."""
     facts = result.environment
-    sides = [side for name in ("left", "right") if isinstance(side := facts.get(name), Mapping)]
-    told = [facts] if full else [_deciding(side) for side in sides or [facts]]
-    said = [", ".join(f"{key} {words.scalar(value)}" for key, value in one.items()) for one in told]
-    if any(said):
-        sheet.row("Environment", "; ".join(dict.fromkeys(said)), style="dim")
+    sides = {name: _deciding(side) for name in ("left", "right") if isinstance(side := facts.get(name), Mapping)}
+    if full:
+        sides = {"": dict(facts)}
+    elif not sides or sides.get("left") == sides.get("right"):
+        sides = {"": next(iter(sides.values()), _deciding(facts))}
+    label = "Environment"
+    for name, side in sides.items():
+        if said := ", ".join(f"{key} {words.scalar(value)}" for key, value in side.items()):
+            sheet.row(label, said, style="dim", lead=f"{name}: " if name else "", lead_style="dim")
+            label = ""
 
 
 def _deciding(facts: Mapping[str, Json]) -> dict[str, Json]:

@@ -32,8 +32,9 @@ class Sheet:
         )
 
     def gap(self) -> None:
-        """Leave a line empty."""
-        self._console.print()
+        """Leave a line empty, but never two."""
+        if not self.text.endswith("\n\n"):
+            self._console.print()
 
     def row(
         self, label: str, text: str, *, style: str = "", lead: str = "", lead_style: str = "", deeper: bool = False
@@ -43,17 +44,18 @@ class Sheet:
         What does not fit goes on below. On a narrow page a label has a line of its own.
         """
         margin = _LABEL if self._page.width >= 4 * _LABEL else 2
-        first = Text(self._safe(label).ljust(margin), style="dim" if style == "dim" else "bold")
+        label_style = ("dim" if style == "dim" else "bold") if label else ""
+        first = Text().append(self._safe(label).ljust(margin), style=label_style)
         if cell_len(first.plain) > margin:
             self._put(first)
             first = Text(" " * margin)
         first.append("  " if deeper else "")
         rest = Text(" " * (cell_len(first.plain) + (2 if lead else 0)))
-        self._flow(first, rest, Text(self._safe(lead), style=lead_style).append(self._safe(text), style=style))
+        self._flow(first, rest, Text().append(self._safe(lead), style=lead_style).append(self._safe(text), style=style))
 
     def say(self, text: str, *, style: str = "", lead: str = "", lead_style: str = "") -> None:
         """Write `text` after `lead`; what does not fit goes on below the start of `text`."""
-        first = Text(self._safe(lead), style=lead_style)
+        first = Text().append(self._safe(lead), style=lead_style)
         self._flow(first, Text(" " * cell_len(first.plain)), Text(self._safe(text), style=style))
 
     def _flow(self, first: Text, rest: Text, text: Text) -> None:

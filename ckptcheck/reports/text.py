@@ -4,7 +4,7 @@ from typing import Final
 
 from ckptcheck.finding import Finding, Result, Severity, Verdict
 from ckptcheck.reports import words
-from ckptcheck.reports.distances import differences, drift, numbers_at
+from ckptcheck.reports.distances import differences, distance, drift, numbers_at, spoken
 from ckptcheck.reports.margin import compared, crossed, environment, not_judged, runs, settings
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.sheet import Sheet
@@ -16,8 +16,6 @@ _VERDICT_STYLES: Final = {
     Verdict.ERROR: "bold red",
 }
 _SEVERITY_STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-_FEW: Final = 6
-"""Findings that are shown before "and more"."""
 
 
 def render(result: Result, page: Page) -> str:
@@ -42,7 +40,7 @@ def render(result: Result, page: Page) -> str:
     runs(sheet, result, full)
     crossed(sheet, result)
     _without_effect(sheet, result, full)
-    not_judged(sheet, result)
+    not_judged(sheet, result, full)
     settings(sheet, result, full)
     environment(sheet, result, full)
     return sheet.text
@@ -52,11 +50,10 @@ def _first_divergence(sheet: Sheet, result: Result, full: bool) -> None:
     first = result.first_divergence
     if first is None:
         return
-    what = ", ".join(part for part in (words.thing(first.parameter, first.key), words.binding(first)) if part)
-    when = words.moment(first.step, first.stage)
-    sheet.row("First at", f"{when}: {what}" if what else when)
     numbers = numbers_at(result, first)
-    if said := words.magnitude(numbers, full=full):
+    what, when = spoken(first, numbers), words.moment(first.step, first.stage)
+    sheet.row("First at", f"{when}: {what}" if what else when)
+    if said := words.magnitude(numbers, full=True) if full else distance(numbers):
         sheet.row("", said)
     elif words.is_missing(result):
         sheet.row("", "missing after the load")
@@ -85,15 +82,16 @@ def _other_findings(sheet: Sheet, result: Result, full: bool) -> None:
     told = words.cause_finding(result)
     others = [finding for finding in result.findings if finding is not told and not words.is_without_effect(finding)]
     label = "Also found" if told else "Found"
-    for finding in others if full else others[:_FEW]:
+    shown = others if full else list({finding.code: finding for finding in reversed(others)}.values())[::-1]
+    for finding in shown:
+        like = sum(other.code == finding.code for other in others) - 1
         lead = f"{finding.code} {finding.severity.value}: "
-        sheet.row(label, finding.message, lead=lead, lead_style=_SEVERITY_STYLES[finding.severity])
+        more = f" (and {like} more like it; -v shows all)" if like and not full else ""
+        sheet.row(label, finding.message + more, lead=lead, lead_style=_SEVERITY_STYLES[finding.severity])
         if told is None and not full and finding.fix:
             sheet.row("", f"to do: {finding.fix}")
         _details(sheet, finding, full)
         label = ""
-    if not full and len(others) > _FEW:
-        sheet.row("", f"and {len(others) - _FEW} more; -v shows all", style="dim")
 
 
 def _without_effect(sheet: Sheet, result: Result, full: bool) -> None:

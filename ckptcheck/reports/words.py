@@ -109,7 +109,7 @@ def magnitude(numbers: Mapping[str, Json], *, full: bool = False) -> str:
     if max_abs is not None:
         at = numbers.get("max_abs_at")
         label = "off by" if numel == 1 else "max abs"
-        parts.append(f"{label} {scalar(max_abs)}" + (f" at {scalar(at)}" if at else ""))
+        parts.append(f"{label} {scalar(max_abs)}" + (f" at {scalar(at)}" if at and (numel != 1 or full) else ""))
     for key, label in (("rel_l2", "rel L2"), ("max_ulp", "max ULP"), ("median_ulp", "median ULP")):
         value = numbers.get(key)
         readable = not key.endswith("ulp") or (key == "max_ulp" and isinstance(value, int) and value <= _READABLE_ULP)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 
+from ckptcheck.comparison.groups import parse_groups
 from ckptcheck.comparison.states import EntryDifference
-from ckptcheck.comparison.traces import FLAGS
+from ckptcheck.comparison.traces import FLAGS, Difference
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.words import KEPT, at_load, count, kept, names, place_of, shown
+from ckptcheck.trace.items import Sample
 
 
 @rule("CK301", "group-membership-mismatch", Severity.ERROR, "load")
@@ -34,8 +36,8 @@ def group_membership_mismatch(case: Case) -> Iterator[Evidence]:
             )
         if one.right_only and not one.left_only and not one.stale:
             yield Evidence(
-                f"{count(one.right_only, 'parameter')} are in optimizer {one.optimizer} now and were not in it when saved: "
-                f"{names(one.right_only)}",
+                f"{count(one.right_only, 'parameter')} came into optimizer {one.optimizer}, which did not have them "
+                f"when saved: {names(one.right_only)}",
                 at_load(case.step, optimizer=one.optimizer, parameter=one.right_only[0]),
                 {"only_after_load": kept(one.right_only)},
                 "hand the same parameters to the optimizer before the save and before the load",
@@ -43,11 +45,29 @@ def group_membership_mismatch(case: Case) -> Iterator[Evidence]:
     first = case.first
     if first is not None and first.item.kind == "structure" and first.item.name == "groups":
         yield Evidence(
-            f"the param groups differ from step {first.step} on",
+            f"the param groups differ from step {first.step} on{_who_moved(first)}",
             place_of(first),
-            {},
+            {"only_left": kept(_members_beside(first.left, first.right)),
+             "only_right": kept(_members_beside(first.right, first.left))},
             "look for add_param_group or a regrouping that the resumed run does not repeat",
-        )
+        )  # fmt: skip
+
+
+def _members_beside(one: Sample | None, other: Sample | None) -> list[str]:
+    """The members of all groups of one side that the other side has in none."""
+    sides = [
+        [name or "a tensor that no module holds" for optimizer in parse_groups(str(side.value)) for group in optimizer
+         for name in group] if side is not None else []
+        for side in (one, other)
+    ]  # fmt: skip
+    return [name for name in sides[0] if name not in set(sides[1])]
+
+
+def _who_moved(first: Difference) -> str:
+    only = [_members_beside(first.left, first.right), _members_beside(first.right, first.left)]
+    said = [f"only the {run} run optimizes {names(found)}"
+            for run, found in zip(("uninterrupted", "resumed"), only, strict=True) if found]  # fmt: skip
+    return f": {' and '.join(said)}" if said else ""
 
 
 @rule("CK302", "parameter-order-mismatch", Severity.ERROR, "load")

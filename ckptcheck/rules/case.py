@@ -1,4 +1,4 @@
-"""What is judged: one resumed run against the run it should reproduce, or two traces, with what was measured of them."""
+"""What is judged: a resumed run against the run it should reproduce, with everything that was measured of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,7 +62,8 @@ class Case:
     @property
     def goes_on_exactly(self) -> bool:
         """Whether nothing that follows the load differs: what differs at the load is then without effect."""
-        return self.trajectory is not None and self.trajectory.first is None and self.raised is None
+        whole = self.trajectory is not None and not (self.trajectory.left_only or self.trajectory.right_only)
+        return whole and self.first is None and self.raised is None
 
     @property
     def first(self) -> Difference | None:

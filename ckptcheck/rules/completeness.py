@@ -20,9 +20,9 @@ def optimizer_state_absent(case: Case) -> Iterator[Evidence]:
     """
     for one in case.bound:
         if one.none_loaded and case.other_step is None:
-            optimizer = case.load.left.optimizers[one.optimizer] if case.load else None
+            kind = case.load.left.optimizers[one.optimizer].class_name if case.load else None
             yield Evidence(
-                f"optimizer {one.optimizer} ({optimizer.class_name if optimizer else '?'}) has no state after the load; "
+                f"optimizer {one.optimizer} ({kind or 'unknown class'}) has no state after the load; "
                 f"{count(one.missing, 'parameter')} had some when it was saved",
                 at_load(case.step, optimizer=one.optimizer, parameter=one.missing[0]),
                 {"parameters": kept(one.missing), "missing": len(one.missing)},

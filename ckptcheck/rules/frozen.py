@@ -1,6 +1,7 @@
 """CK4: frozen parameters that move, and freeze sets that change."""
 
 from collections.abc import Iterator
+from json import loads
 
 from ckptcheck.comparison.freezing import Breach
 from ckptcheck.finding import Place, Severity
@@ -33,8 +34,8 @@ def frozen_parameter_moved(case: Case) -> Iterator[Evidence]:
     """
     for one in _of(case, "param"):
         yield Evidence(
-            f"{one.parameter} is under contract {one.contract!r} and moved in step {one.step} of the {case.breached_run} "
-            f"run, its gradient being {one.presence}",
+            f"{one.parameter} is under contract {one.contract!r} and moved in step {one.step} of the "
+            f"{case.breached_run} run, its gradient being {one.presence}",
             _place(one, "param"),
             {"contract": one.contract, "pattern": one.pattern, "gradient": one.presence, "moved": "value"},
             HOW_TO_FREEZE,
@@ -74,8 +75,8 @@ def gradient_on_frozen_parameter(case: Case) -> Iterator[Evidence]:
     for one in _of(case, "gradient"):
         worse = one.read and (one.parameter in hurt or one.contract == "no-grad")
         yield Evidence(
-            f"{one.parameter} is under contract {one.contract!r} and has a {one.presence} gradient in step {one.step} of "
-            f"the {case.breached_run} run" + (", which the optimizer read" if one.read else ""),
+            f"{one.parameter} is under contract {one.contract!r} and has a {one.presence} gradient in step {one.step} "
+            f"of the {case.breached_run} run" + (", which the optimizer read" if one.read else ""),
             _place(one, "grad"),
             {"contract": one.contract, "pattern": one.pattern, "gradient": one.presence, "read": one.read},
             "set p.grad = None when you freeze, and clear gradients with set_to_none=True",
@@ -83,7 +84,8 @@ def gradient_on_frozen_parameter(case: Case) -> Iterator[Evidence]:
         )
     for one in _of(case, "member"):
         yield Evidence(
-            f"{one.parameter} is under contract 'removed' and is a member of optimizer {one.optimizer} in step {one.step}",
+            f"{one.parameter} is under contract 'removed' and is in optimizer {one.optimizer} in step {one.step} of the "
+            f" {case.breached_run} run",
             _place(one, "hyperparameters"),
             {"contract": one.contract, "pattern": one.pattern},
             "leave it out of the optimizer's groups",
@@ -114,10 +116,13 @@ def freeze_set_changed(case: Case) -> Iterator[Evidence]:
         )
     first = case.first
     if first is not None and first.item.kind == "structure" and first.item.name == "frozen":
+        sides = [set(loads(str(side.value))) if side is not None else set() for side in (first.left, first.right)]
+        frozen, thawed = tuple(sorted(sides[1] - sides[0])), tuple(sorted(sides[0] - sides[1]))
         yield Evidence(
-            f"the set of trained parameters differs from step {first.step} on",
+            f"{count(frozen + thawed, 'parameter')} are trained by one run only from step {first.step} on: "
+            f"{names(frozen + thawed)}",
             place_of(first),
-            {},
+            {"frozen": kept(frozen), "thawed": kept(thawed)},
             "make freezing and thawing depend on the step, not on how long this process has run",
         )
 

@@ -72,8 +72,8 @@ def step_counter_mismatch(case: Case) -> Iterator[Evidence]:
             values = [shown(entry) for entry in pair]
             both = isinstance(values[0], int | float) and isinstance(values[1], int | float)
             yield Evidence(
-                f"{key} of {count(one.counted, 'parameter')} in optimizer {one.optimizer} was {values[0]} when saved and is "
-                f"{values[1]} after the load: {names(name for name, _ in one.counted)}",
+                f"{key} of {count(one.counted, 'parameter')} in optimizer {one.optimizer} was {values[0]} when saved "
+                f"and is {values[1]} after the load: {names(name for name, _ in one.counted)}",
                 at_load(case.step, optimizer=one.optimizer, parameter=name, key=key),
                 {
                     "saved": values[0],

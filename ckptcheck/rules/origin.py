@@ -28,3 +28,9 @@ def shifted_rate(case: Case, first: Difference) -> int | None:
         return None
     step = case.origins.step_with_value(first.item, value)
     return step - first.step if step is not None else None
+
+
+def drawn_otherwise_within(case: Case, first: Difference) -> list[str]:
+    """Generators that are equal when the step of the first difference begins, and no longer when the next one does."""
+    later = case.trajectory.differences if case.trajectory is not None else ()
+    return [one.item.name for one in later if one.item.kind == "rng" and one.step == first.step + 1]

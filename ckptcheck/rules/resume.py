@@ -1,84 +1,23 @@
-"""CK6, what a load must bring back: schedule, generators, data, buffers, scaler, gradients, and everything else."""
+"""CK6, what a load must bring back: schedule, generators, data, buffers, scaler."""
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.comparison.traces import Difference
-from ckptcheck.finding import Json, Severity
+from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.binding import constructed_late
 from ckptcheck.rules.case import Case
-from ckptcheck.rules.numbers import narrowed_to
-from ckptcheck.rules.origin import repeated_step, shifted_rate
+from ckptcheck.rules.origin import drawn_otherwise_within, repeated_step, shifted_rate
 from ckptcheck.rules.rule import Evidence, rule
-from ckptcheck.rules.words import at_load, count, kept, modules, names, place_of, shown
+from ckptcheck.rules.words import at_load, count, kept, names, place_of, shown
 
 Entries: TypeAlias = tuple[EntryDifference, ...]
 
 
-@rule("CK601", "load-not-faithful", Severity.ERROR, "load")
-def load_not_faithful(case: Case) -> Iterator[Evidence]:
-    """What is live right after the load differs from what was saved, in a way that no closer code names.
-
-    Why: training goes on from another state than it stopped at.
-    Example: an asynchronous save that wrote tensors while the next step changed them; another file was loaded.
-    Fix: copy tensors before a save goes to the background; load the file of this very step.
-    Limits: a generator, gradients or modes that differ without effect are warnings.
-    """
-    if case.other_step is not None and case.load is not None:
-        changed = [one for one in case.load.entries if one.section in ("param", "state") and one.changed]
-        yield Evidence(
-            f"{count(changed, 'tensor')} hold the values of step {case.other_step}, not of step {case.step}: "
-            f"{names(one.name for one in changed)}",
-            at_load(case.step, parameter=changed[0].name, key=changed[0].key or None),
-            {"values_of_step": case.other_step, "tensors": len(changed)},
-            "copy tensors before a save goes to the background, and check that the file of this step is loaded",
-        )
-        return
-    left = [one for one in (*case.loaded("param"), *case.loaded("state")) if not _explained(case, one)]
-    left += [one for one in case.loaded("extra") if case.persists("extra") or case.reaches("inputs")]
-    if left:
-        one = left[0]
-        yield Evidence(
-            f"{count(left, 'entry', 'entries')} differ after the load: "
-            f"{names(f'{entry.name}.{entry.key}' if entry.key else entry.name for entry in left)}",
-            at_load(case.step, parameter=one.name, key=one.key or None, optimizer=one.optimizer),
-            {"saved": shown(one.left), "loaded": shown(one.right), "entries": len(left)},
-            "compare what your save writes with what your load puts back for these entries",
-        )
-    yield from _modes(case)
-
-
-def _explained(case: Case, one: EntryDifference) -> bool:
-    """Whether a closer code speaks of this parameter or state entry."""
-    if narrowed_to(case, one) is not None:
-        return True
-    if one.section == "param":
-        if case.load is not None and any(one.name in pair for pair in (*case.load.untied, *case.load.tied)):
-            return True
-        before = case.built.parameters.get(one.name) if case.built is not None else None
-        return before is not None and one.right is not None and before.entry.digest == one.right.digest
-    bound = next((slot for slot in case.bound if slot.optimizer == one.optimizer), None)
-    if bound is None:
-        return False
-    by_name = (*bound.permuted, *bound.missing, *bound.partial, *bound.left_only, *bound.right_only)
-    by_key = (*bound.counted, *bound.reshaped)
-    stale = bool(bound.stale) and (one.left is None or one.right is None)
-    return stale or one.name in by_name or (one.name, one.key) in by_key
-
-
-def _modes(case: Case) -> Iterator[Evidence]:
-    if case.load is None or not case.reaches("buffers"):
-        return
-    differing = [name for name in {**case.load.left.modes, **case.load.right.modes}
-                 if case.load.left.modes.get(name, True) != case.load.right.modes.get(name, True)]  # fmt: skip
-    if differing:
-        yield Evidence(
-            f"{count(differing, 'module')} changed between train and eval mode in the load: {modules(differing)}",
-            at_load(case.step, key=differing[0] or None),
-            {"modules": kept(differing)},
-            "call model.train() after the load",
-        )
+DRAWS_IN_ONE_RUN: Final = (
+    "look for draws that happen in one run only: a new data iterator, a layer that is built, an evaluation"
+)
 
 
 @rule("CK602", "schedule-diverged", Severity.ERROR, "load")
@@ -167,8 +106,8 @@ def rng_diverged(case: Case) -> Iterator[Evidence]:
     differing = [one.name for one in case.loaded("rng") if one.name in drawn or case.trajectory is None]
     if differing:
         yield Evidence(
-            f"the {' and '.join(differing)} generator {'is' if len(differing) == 1 else 'are'} in another state after the "
-            "load than when it was saved, and the steps that follow draw from it",
+            f"the {' and '.join(differing)} generator {'is' if len(differing) == 1 else 'are'} in another state after "
+            "the load than when it was saved, and the steps that follow draw from it",
             at_load(case.step, key=differing[0]),
             {"generators": kept(differing)},
             "save the generators' states and restore them at the very end of your load",
@@ -176,10 +115,24 @@ def rng_diverged(case: Case) -> Iterator[Evidence]:
     elif case.first is not None and case.first.stage == "rng":
         first = case.first
         yield Evidence(
-            f"the {first.item.name} generator differs from the beginning of step {first.step} on: one run drew more often",
+            f"the {first.item.name} generator differs from the start of step {first.step} on: one run drew more often",
             place_of(first),
             {"generators": [first.item.name]},
-            "look for draws that happen in one run only: a new data iterator, a layer that is built, an evaluation",
+            DRAWS_IN_ONE_RUN,
+        )
+    elif case.first is not None and case.first.stage in ("loss", "grad"):
+        yield from _drew_otherwise_within(case, case.first)
+
+
+def _drew_otherwise_within(case: Case, first: Difference) -> Iterator[Evidence]:
+    """What CK603 says where a step draws more often in one run."""
+    drew = drawn_otherwise_within(case, first)
+    if drew:
+        yield Evidence(
+            f"within step {first.step} one run drew more often from the {' and '.join(drew)} generator",
+            Place(step=first.step, stage=first.stage, key=drew[0]),
+            {"generators": kept(drew)},
+            DRAWS_IN_ONE_RUN,
         )
 
 
@@ -263,44 +216,12 @@ def scaler_diverged(case: Case) -> Iterator[Evidence]:
         first = case.first
         what = "number of updates" if first.item.kind == "updates" else first.item.name
         yield Evidence(
-            f"at step {first.step} the {what} is {shown(first.left)} in the uninterrupted run, {shown(first.right)} here",
+            f"at step {first.step} the {what} is {shown(first.left)} in the uninterrupted run and "
+            f"{shown(first.right)} in the resumed one",
             place_of(first),
             {"left": shown(first.left), "right": shown(first.right)},
             "look for an overflow, or an accumulation counter, that only one run has",
         )
-
-
-@rule("CK613", "accumulated-gradients-lost", Severity.ERROR, "load")
-def accumulated_gradients_lost(case: Case) -> Iterator[Evidence]:
-    """Gradients that were accumulated when the run was saved are not there after the load, and the next update misses them.
-
-    Why: the first update after the resume is made of a part of its window.
-    Example: a checkpoint in the middle of an accumulation window.
-    Fix: save at the window's end only, or save the gradients too.
-    Limits: gradients left over that the next step clears are a warning.
-    """
-    if case.load is None or case.trajectory is None or case.other_step is not None:
-        return
-    missed = {one.item.name for one in case.trajectory.differences if one.stage == "grad" and one.step == case.step + 1}
-    lost = [one.name for one in case.loaded("grad") if one.name in missed and not _used_up(case, one.name)]
-    if lost and case.reaches("grad"):
-        yield Evidence(
-            f"the gradients of {count(lost, 'parameter')} accumulated up to step {case.step} differ after the load: {names(lost)}",
-            at_load(case.step, parameter=lost[0]),
-            {"parameters": kept(lost), "after_load": case.load.right.parameters[lost[0]].presence},
-            "save at the end of an accumulation window only, or save and restore the gradients",
-        )
-
-
-def _used_up(case: Case, name: str) -> bool:
-    """Whether the step before the save updated with this gradient, so that the next one clears what is left of it."""
-    if case.load is None or case.origins is None:
-        return False
-    for place, one in enumerate(case.load.left.optimizers):
-        if one.group_of(name) is not None:
-            return case.origins.updated(case.step, place)
-    # Nobody tells when it is used: whatever else came back otherwise explains gradients that differ.
-    return any(one.section not in ("grad", "rng") for one in case.load.entries)
 
 
 def _later(case: Case, kind: str) -> list[Difference]:
@@ -308,11 +229,9 @@ def _later(case: Case, kind: str) -> list[Difference]:
 
 
 RULES = (
-    load_not_faithful,
     schedule_diverged,
     rng_diverged,
     data_diverged,
     buffers_diverged,
     scaler_diverged,
-    accumulated_gradients_lost,
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ckptcheck.rules import binding, completeness, frozen, numbers, resume, trajectory
+from ckptcheck.rules import binding, completeness, fidelity, frozen, numbers, resume, trajectory
 from ckptcheck.rules.rule import Rule
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -11,6 +11,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *frozen.RULES,
     *numbers.RULES,
     *resume.RULES,
+    *fidelity.RULES,
     *trajectory.RULES,
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.case import Case
-from ckptcheck.rules.origin import repeated_step
+from ckptcheck.rules.origin import drawn_otherwise_within, repeated_step
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.words import at_load, kept, names, place_of, shown
 from ckptcheck.state.stages import STAGE_ORDER
@@ -26,7 +26,7 @@ def gradient_diverged(case: Case) -> Iterator[Evidence]:
     Limits: kernels that are not deterministic do the same; the repeat tells them apart.
     """
     first = case.first
-    if first is not None and first.stage in ("loss", "grad"):
+    if first is not None and first.stage in ("loss", "grad") and not drawn_otherwise_within(case, first):
         differing = [_described(one) for one in case.trajectory.at_first_stage()] if case.trajectory else []
         yield Evidence(
             f"at step {first.step} the {'loss' if first.stage == 'loss' else 'gradients'} differ with the same inputs, "
@@ -84,8 +84,8 @@ def saving_perturbs_training(case: Case) -> Iterator[Evidence]:
             )
         elif one.later is not None:
             yield Evidence(
-                f"the run that saved after step {one.step} goes on otherwise than the same run without saving, from step "
-                f"{one.later.step} on, in {_described(one.later)}",
+                f"the run that saved after step {one.step} goes on otherwise than the same run without saving, "
+                f"from step {one.later.step} on, in {_described(one.later)}",
                 place_of(one.later),
                 {"saved_after_step": one.step},
                 "look for what the save reads or consumes: a data iterator, a queue, a counter",
@@ -155,7 +155,7 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
     counters = [one for one in case.loaded("extra") if one.left and one.right and isinstance(one.left.value, int)
                 and isinstance(one.right.value, int) and not isinstance(one.left.value, bool)]  # fmt: skip
     seen = repeated_step(case)
-    if case.trajectory is None or (case.goes_on_exactly and not case.trajectory.left_only):
+    if case.trajectory is None or case.goes_on_exactly:
         return
     if counters and seen is not None:
         one = counters[0]
@@ -163,16 +163,18 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
         if seen - (case.step + 1) == off:
             verb = "again" if off < 0 else "too early"
             yield Evidence(
-                f"{one.name} was {shown(one.left)} when saved and is {shown(one.right)} after the load: step {case.step + 1} "
-                f"does the work of step {seen} {verb}",
+                f"{one.name} was {shown(one.left)} when saved and is {shown(one.right)} after the load: "
+                f"step {case.step + 1} does the work of step {seen} {verb}",
                 at_load(case.step, key=one.name),
                 {"saved": shown(one.left), "loaded": shown(one.right), "repeats_step": seen},
                 "save the number of completed steps and go on with the next one",
             )
-    if case.trajectory.left_only and case.raised is None:
-        gone = [str(step) for step in case.trajectory.left_only]
+    for run, steps in (("resumed", case.trajectory.left_only), ("uninterrupted", case.trajectory.right_only)):
+        if not steps or case.raised is not None:
+            continue
+        gone = [str(step) for step in steps]
         yield Evidence(
-            f"the resumed run never did step {names(gone)}",
+            f"the {run} run never did step {names(gone)}",
             at_load(case.step),
             {"missing": kept(gone)},
             "look at where the resumed loop starts and stops",

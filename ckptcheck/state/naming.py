@@ -103,12 +103,13 @@ def _walk(module: nn.Module, name: str, above: tuple[nn.Module, ...]) -> Iterato
 
 def _hop_of(module: nn.Module) -> str | None:
     """The name of the child that the module is a wrapper of, or None."""
-    hop = _hop_of_class(type(module))
+    kind: Any = type(module)
+    hop = _hop_of_class(kind)
     return hop if hop in module._modules else None
 
 
 @lru_cache(maxsize=1024)
-def _hop_of_class(module_class: type[nn.Module]) -> str | None:
+def _hop_of_class(module_class: Any) -> str | None:
     for kind in module_class.__mro__:
         hop = WRAPPER_HOPS.get(f"{kind.__module__}.{kind.__qualname__}")
         if hop is not None:

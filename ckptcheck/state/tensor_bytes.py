@@ -60,7 +60,7 @@ def _components_of_other(tensor: torch.Tensor) -> list[torch.Tensor]:
         names, _ = tensor.__tensor_flatten__()
         return [part for name in names for part in components(getattr(tensor, name))]
     if tensor.is_nested:
-        return [tensor._nested_tensor_size(), tensor.values()]  # type: ignore[no-untyped-call]
+        return [tensor._nested_tensor_size(), tensor.values()]
     if tensor.layout == torch._mkldnn:  # type: ignore[attr-defined]
         return [tensor.to_dense()]
     return [tensor.resolve_conj().resolve_neg()]

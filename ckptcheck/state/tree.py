@@ -4,7 +4,7 @@ import enum
 import math
 import struct
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
@@ -15,9 +15,9 @@ MAX_SPLIT: Final = 32
 _DECIMAL_BITS: Final = 10_000
 """Python refuses to write larger integers in decimal."""
 _PLAIN = (bool, int, float, str, bytes, bytearray, complex, type(None), range, enum.Enum)
-_TOLD_BY_REPR: Final = frozenset({"builtins.range", "torch.dtype", "torch.device"})
+_TOLD_BY_REPR: Final = frozenset({"torch.dtype", "torch.device"})
 """Classes whose repr says everything about a value, and is the same in every process."""
-_PLAIN_OF: Final = {
+_PLAIN_OF: Final[dict[type, Callable[[Any], Any]]] = {
     int: int.__int__, float: float.__float__, str: str.__str__, bytes: bytes.__bytes__, complex: complex.__complex__,
 }  # fmt: skip
 """From an instance of a subclass to the plain value in it, whatever the subclass overrides."""
@@ -90,7 +90,8 @@ def _text(value: Any, depth: int) -> str:
     if type(value) in _PLAIN:
         return _plain_text(value)
     if _is_numpy(value):
-        return f"numpy.{type(value).__name__}:{value.dtype.str}{list(value.shape)}:{value.tobytes().hex()}"
+        name = type(value).__name__ if hasattr(value, "__array_finalize__") else ""  # of a scalar the dtype says it
+        return f"numpy{name and '.'}{name}:{value.dtype.str}{list(value.shape)}:{value.tobytes().hex()}"
     if depth and isinstance(value, Mapping):
         pairs = sorted((_text(key, depth - 1), _text(item, depth - 1)) for key, item in value.items())
         return "{" + ", ".join(f"{key}: {item}" for key, item in pairs) + "}"

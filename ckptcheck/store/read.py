@@ -41,6 +41,16 @@ class StoredSparse:
     digest: Digest
 
 
+@dataclass(frozen=True, slots=True)
+class TorchName:
+    """A torch dtype or device, known by the text that torch itself shows for it."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 def is_store(path: str | os.PathLike[str]) -> bool:
     """Whether the folder holds a training state that `save` wrote, told by the manifest's content."""
     return manifest_file.claims(Path(path))
@@ -137,7 +147,7 @@ def _entry(leaf: Any) -> Entry:
         return Entry(leaf.spec, leaf.digest, value=leaf.record.value, ref=leaf)
     if isinstance(leaf, StoredSparse):
         return Entry(leaf.spec, leaf.digest)
-    text = canonical(leaf)
+    text = leaf.text if isinstance(leaf, TorchName) else canonical(leaf)
     digest = Digest(PLAIN_DIGEST, hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
     is_number = isinstance(leaf, bool | int | float) and abs(leaf) < 2**53
     return Entry(None, digest, value=leaf if is_number else text)
@@ -160,8 +170,11 @@ class _PlainSource:
             return self._array(node, decode)
         if tag == "size":
             return tuple(node["items"])
-        if tag in ("dtype", "device"):
-            return f"torch.{node['name']}" if tag == "dtype" else f"device {node['name']}"
+        if tag == "dtype":
+            return TorchName(f"torch.{node['name']}")
+        if tag == "device":
+            kind, _, index = node["name"].partition(":")
+            return TorchName(f"device(type={kind!r}, index={index})" if index else f"device(type={kind!r})")
         raise ValueError(f"unknown tag {tag!r}")
 
     def blob(self, place: Encoded) -> bytes:

@@ -35,6 +35,8 @@ def restore_generators(states: Mapping[str, Any]) -> None:
             _restore_numpy(state)
         elif name == "python":
             random.setstate(state)
+        elif not name.startswith("cuda:"):
+            raise ValueError(f"unknown random generator {name!r}")
         elif torch.cuda.is_available() and int(name.removeprefix("cuda:")) < torch.cuda.device_count():
             torch.cuda.set_rng_state(state, name)
 

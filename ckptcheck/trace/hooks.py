@@ -1,13 +1,17 @@
 """Listening to a training step: updates, what enters the model, losses, hand-made gradients. Undone on exit."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
+from functools import wraps
+from types import FrameType, TracebackType
 from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 import torch
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.nn.parameter import is_lazy
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ckptcheck.trace.subjects import Subjects
 
@@ -31,10 +35,6 @@ class Listener(Protocol):
         """A gradient was accumulated into a parameter that no optimizer holds."""
 
 
-MAX_NESTING: Final = 16
-"""An optimizer's step inside its own step is one update; deeper nesting than this is a leak, and is reset."""
-
-
 class Hooks(AbstractContextManager["Hooks"]):
     """All hooks of one recording. Enter to listen, leave to undo every one of them.
 
@@ -45,16 +45,21 @@ class Hooks(AbstractContextManager["Hooks"]):
         self._subjects = subjects
         self._listener = listener
         self._undo = ExitStack()
-        self._nesting: dict[int, int] = {}
-        self._outermost: nn.Module | None = None
-        self._hooked: dict[int, nn.Module] = {}
-        self._hand_made: dict[int, torch.Tensor] = {}
+        self._outermost: int | None = None
+        self._hooked: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
+        self._hand_made: WeakValueDictionary[int, torch.Tensor] = WeakValueDictionary()
 
     def __enter__(self) -> "Hooks":
-        self._undo.callback(register_optimizer_step_pre_hook(self._before).remove)
-        self._undo.callback(register_optimizer_step_post_hook(self._after).remove)
-        self._undo.callback(self._wrap_backward())
-        self.renew()
+        with ExitStack() as undo:
+            undo.callback(register_optimizer_step_pre_hook(self._before).remove)
+            undo.callback(register_optimizer_step_post_hook(self._after).remove)
+            undo.callback(self._wrap_backward())
+            self._undo = undo.pop_all()
+        try:
+            self.renew()
+        except BaseException:
+            self._undo.close()
+            raise
         return self
 
     def __exit__(
@@ -66,65 +71,97 @@ class Hooks(AbstractContextManager["Hooks"]):
 
     def renew(self) -> None:
         """Begin a step: forget what an exception left behind, and listen to modules and parameters that are new."""
-        self._nesting.clear()
         self._outermost = None
-        for name, module in self._subjects.names().modules.items():
+        names = self._subjects.names()
+        for name, module in (*names.wrappers, *names.modules.items()):
             if self._hooked.get(id(module)) is not module:
                 self._listen_to(module, name)
-        if not self._subjects.optimizers():
-            for parameter in self._subjects.names().parameters.values():
-                if (
-                    parameter.requires_grad
-                    and parameter.is_leaf
-                    and self._hand_made.get(id(parameter)) is not parameter
-                ):
-                    self._hand_made[id(parameter)] = parameter
-                    handle = parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                        self._listener.gradient
-                    )
-                    self._undo.callback(handle.remove)
+        held = {id(tensor) for optimizer in self._subjects.optimizers() for tensor in _members(optimizer)}
+        for parameter in names.parameters.values():
+            if id(parameter) not in held and self._hand_made.get(id(parameter)) is not parameter:
+                self._listen_to_gradient(parameter)
+
+    def _listen_to_gradient(self, parameter: torch.Tensor) -> None:
+        if parameter.requires_grad and parameter.is_leaf and not is_lazy(parameter):
+            self._hand_made[id(parameter)] = parameter
+            hook = self._listener.gradient
+            handle = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+            self._undo.callback(handle.remove)
 
     def _listen_to(self, module: nn.Module, name: str) -> None:
         self._hooked[id(module)] = module
 
+        # Inside torch.compile the first line of both is a constant, so that the graph is neither broken nor guarded.
         def enter(entered: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            # Inside torch.compile this is a constant, so that the graph is not broken.
-            if self._outermost is None and not torch.compiler.is_compiling():
-                self._outermost = entered
+            if torch.compiler.is_compiling():
+                return
+            if self._outermost is None:
+                self._outermost = id(entered)
                 self._listener.forward(name, args, kwargs)
 
         def leave(left: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if self._outermost is left:
+            if torch.compiler.is_compiling():
+                return
+            if self._outermost == id(left):
                 self._outermost = None
 
         self._undo.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
         self._undo.callback(module.register_forward_hook(leave, always_call=True).remove)
 
     def _before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        depth = self._nesting.get(id(optimizer), 0)
-        self._nesting[id(optimizer)] = depth + 1 if depth < MAX_NESTING else 1
-        if depth == 0:
+        if _is_outermost(optimizer):
             self._listener.before_update(optimizer)
 
     def _after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        depth = self._nesting.get(id(optimizer), 1) - 1
-        self._nesting[id(optimizer)] = depth
-        if depth == 0:
+        if _is_outermost(optimizer):
             self._listener.after_update(optimizer)
 
     def _wrap_backward(self) -> Callable[[], None]:
         # Tensor.backward looks torch.autograd.backward up at each call, so this one place sees both.
         original = torch.autograd.backward
+        listening = [self._listener]
 
+        @wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if not torch.compiler.is_compiling():
-                for loss in (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors):
-                    self._listener.backward(loss)
+            if isinstance(tensors, Iterator):
+                tensors = tuple(tensors)
+            if listening and not torch.compiler.is_compiling():
+                for loss in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
+                    if isinstance(loss, torch.Tensor):  # it may be an edge of the graph
+                        listening[0].backward(loss)
             return original(tensors, *args, **kwargs)
 
         torch.autograd.backward = backward
 
         def undo() -> None:
-            torch.autograd.backward = original
+            listening.clear()
+            if torch.autograd.backward is backward:  # else somebody has wrapped ours, which now only passes on
+                torch.autograd.backward = original
 
         return undo
+
+
+def _members(optimizer: Any) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def _is_outermost(optimizer: Any) -> bool:
+    """Whether this is not a step inside the optimizer's own step, as where a subclass calls `super().step()`.
+
+    Read off the call stack: a count would go wrong where a step raises and its caller goes on.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    steps = 0
+    while frame is not None:
+        if frame.f_code is _STEP_CODE and frame.f_locals.get("self") is optimizer:
+            steps += 1
+        frame = frame.f_back
+    return steps < 2
+
+
+def _noop() -> None: ...
+
+
+_STEP_CODE: Final = Optimizer.profile_hook_step(_noop).__code__
+"""The code of the wrapper that torch puts around every optimizer's `step`, which calls the hooks."""

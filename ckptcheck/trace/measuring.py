@@ -2,9 +2,11 @@
 
 import hashlib
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import torch
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor, peek_interpreter_stack
 from torch.nn.parameter import is_lazy
 
 from ckptcheck.state.tensor import TensorSpec
@@ -70,6 +72,22 @@ class Measurer:
                 self._specs.clear()
             spec = self._specs[key] = spec_of(tensor)
         return spec
+
+
+def outside_transforms() -> AbstractContextManager[Any]:
+    """A context in which no transform of torch.func is in force, for tensors that are `unwrapped`."""
+    if peek_interpreter_stack() is None:
+        return nullcontext()
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()
+
+
+def unwrapped(leaf: Any) -> Any:
+    """A tensor without what torch.func wraps around it inside of vmap or grad, anything else as it is."""
+    while isinstance(leaf, torch.Tensor) and is_functorch_wrapped_tensor(leaf):
+        leaf = get_unwrapped(leaf)
+    return leaf
 
 
 def plain(value: Any) -> Sample:

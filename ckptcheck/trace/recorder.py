@@ -2,26 +2,27 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 import torch
 
+from ckptcheck.state.tensor_bytes import is_dense
 from ckptcheck.state.tree import flatten
 from ckptcheck.trace import sampling
 from ckptcheck.trace.file import TraceWriter
 from ckptcheck.trace.hooks import Hooks
 from ckptcheck.trace.items import AFTER_SAVE, BUILT, END, LOAD, SAVED, STEP, Item, Sample
-from ckptcheck.trace.measuring import Measurer
+from ckptcheck.trace.measuring import Measurer, outside_transforms, unwrapped
 from ckptcheck.trace.subjects import Subjects
 
 MAX_PARTS: Final = 64
 """Forward calls, losses and updates counted apart in one step; further ones are recorded as the last."""
 
 Tap: TypeAlias = Callable[[int, str, Item, torch.Tensor], None]
-"""Called with (step, moment, item, live tensor) for every tensor that is sampled."""
+"""Called with (step, moment, item, live tensor) for every dense tensor that is sampled."""
 
 
 class Recorder(AbstractContextManager["Recorder"]):
@@ -41,6 +42,7 @@ class Recorder(AbstractContextManager["Recorder"]):
         self._moment = LOAD
         self._samples: dict[Item, Sample] = {}
         self._updates: dict[int, int] = {}
+        self._applied: dict[int, int] = {}
         self._calls: dict[str, int] = {}
         self._in_step = False
         self._before_load: Mapping[str, Mapping[str, Any]] = {}
@@ -79,36 +81,38 @@ class Recorder(AbstractContextManager["Recorder"]):
 
     def finish(self, step: int) -> None:
         """Record the generators when the run has ended after `step`."""
-        self._start(step, END)
-        self._take(sampling.generators())
-        self._write()
+        with self._timed():
+            self._start(step, END)
+            self._take(sampling.generators())
+            self._write()
 
     def begin(self, step: int) -> None:
         """Step `step` begins: sample the generators and listen."""
-        started = time.perf_counter()
-        self._start(step, STEP)
-        self._updates.clear()
-        self._calls.clear()
-        self._subjects.refresh()
-        self._hooks.renew()
-        self._take(sampling.generators())
+        with self._timed():
+            self._start(step, STEP)
+            self._updates.clear()
+            self._applied.clear()
+            self._calls.clear()
+            self._subjects.refresh()
+            self._hooks.renew()
+            self._take(sampling.generators())
         self._in_step = True
-        self.cost_s += time.perf_counter() - started
 
     def end(self, step: int, loss: Any = None) -> None:
         """Step `step` has ended, with the loss that it returned or None: sample what is sampled after updates."""
-        started = time.perf_counter()
         self._in_step = False
-        if loss is not None:
-            self._take((Item("loss", "returned", path), leaf) for path, leaf in flatten(loss))
-        self._take(sampling.buffers(self._subjects))
-        self._after_updates()
-        self._take(sampling.parameters(self._subjects))
-        self._take(sampling.sections(self._subjects))
-        if not self._updates:
-            self._take(sampling.binding(self._subjects))
-        self._write()
-        self.cost_s += time.perf_counter() - started
+        with self._timed():
+            self._subjects.refresh()  # a step may put new tensors in the place of old ones
+            if loss is not None:
+                self._take((Item("loss", "returned", path), leaf) for path, leaf in flatten(loss))
+            self._take(sampling.buffers(self._subjects))
+            self._after_updates()
+            self._take(sampling.parameters(self._subjects))
+            self._take(sampling.sections(self._subjects))
+            if not self._updates:
+                self._take(sampling.binding(self._subjects))
+            self._write()
+            self._subjects.forget()
 
     def _after_updates(self) -> None:
         sampled = {item.name for item in self._samples if item.kind == "grad"}
@@ -116,30 +120,37 @@ class Recorder(AbstractContextManager["Recorder"]):
             if name not in sampled:
                 self._gradient(name, parameter)
         for place in range(len(self._subjects.optimizers())):
-            updates = self._updates.get(place, 0)
-            self._put(Item("updates", optimizer=place), updates)
-            if not updates:
+            self._put(Item("updates", optimizer=place), self._applied.get(place, 0))
+            if not self._updates.get(place, 0):
                 self._take(sampling.hyperparameters(self._subjects, place))
             self._take(sampling.optimizer_state(self._subjects, place))
 
     def _whole(self, step: int, moment: str, more: Iterable[tuple[Item, Any]] = ()) -> None:
+        with self._timed():
+            self._start(step, moment)
+            names = self._subjects.refresh()
+            self._take(sampling.generators())
+            self._take(sampling.parameters(self._subjects))
+            self._take(sampling.buffers(self._subjects))
+            for name, parameter in names.parameters.items():
+                self._gradient(name, parameter)
+            for place in range(len(self._subjects.optimizers())):
+                self._take(sampling.hyperparameters(self._subjects, place))
+                self._take(sampling.optimizer_state(self._subjects, place))
+            self._take(sampling.sections(self._subjects))
+            self._take(sampling.binding(self._subjects))
+            self._take(sampling.modes(self._subjects))
+            self._take(more)
+            self._write()
+            self._subjects.forget()
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
         started = time.perf_counter()
-        self._start(step, moment)
-        names = self._subjects.refresh()
-        self._take(sampling.generators())
-        self._take(sampling.parameters(self._subjects))
-        self._take(sampling.buffers(self._subjects))
-        for name, parameter in names.parameters.items():
-            self._gradient(name, parameter)
-        for place in range(len(self._subjects.optimizers())):
-            self._take(sampling.hyperparameters(self._subjects, place))
-            self._take(sampling.optimizer_state(self._subjects, place))
-        self._take(sampling.sections(self._subjects))
-        self._take(sampling.binding(self._subjects))
-        self._take(sampling.modes(self._subjects))
-        self._take(more)
-        self._write()
-        self.cost_s += time.perf_counter() - started
+        try:
+            yield
+        finally:
+            self.cost_s += time.perf_counter() - started
 
     def _start(self, step: int, moment: str) -> None:
         self._step, self._moment, self._samples = step, moment, {}
@@ -153,15 +164,16 @@ class Recorder(AbstractContextManager["Recorder"]):
             self._put(item, leaf)
 
     def _put(self, item: Item, leaf: Any) -> None:
-        if isinstance(leaf, torch.Tensor) and self._tap is not None:
+        if self._tap is not None and isinstance(leaf, torch.Tensor) and is_dense(leaf):
             self._tap(self._step, self._moment, item, leaf)
         sample = self._measurer.leaf(leaf)
         self._samples[item] = sample._replace(value=None) if item.kind == "rng" else sample
 
     def _gradient(self, name: str, parameter: torch.Tensor, part: int = 0) -> None:
-        gradient = parameter.grad
+        # torch warns where the gradient is asked for of a tensor that keeps none
+        gradient = parameter.grad if parameter.is_leaf or parameter.retains_grad else None
         item = Item("grad", name, part=part)
-        if gradient is not None and self._tap is not None:
+        if gradient is not None and self._tap is not None and is_dense(gradient):
             self._tap(self._step, self._moment, item, gradient)
         self._samples[item] = self._measurer.gradient(gradient)
 
@@ -171,43 +183,47 @@ class Recorder(AbstractContextManager["Recorder"]):
         """Sample the hyperparameters as the update will use them."""
         place = self._place(optimizer)
         if place is not None:
-            started = time.perf_counter()
-            if not self._updates:
-                self._take(sampling.binding(self._subjects))
-            self._take(sampling.hyperparameters(self._subjects, place, self._part(self._updates.get(place, 0))))
-            self.cost_s += time.perf_counter() - started
+            with self._timed():
+                if not self._updates:
+                    self._take(sampling.binding(self._subjects))
+                part = self._part(self._updates.get(place, 0))
+                self._take(sampling.hyperparameters(self._subjects, place, part))
 
     def after_update(self, optimizer: Any) -> None:
         """Sample the gradients that the update has read: forward and backward may run inside `step`."""
         place = self._place(optimizer)
-        if place is None:
-            return
-        started = time.perf_counter()
-        part = self._part(self._updates.get(place, 0))
-        for _, _, tensor, name, _ in self._subjects.slots(optimizer):
-            self._gradient(name, tensor, part)
-        self._updates[place] = self._updates.get(place, 0) + 1
-        self.cost_s += time.perf_counter() - started
+        if place is not None:
+            with self._timed():
+                part = self._part(self._updates.get(place, 0))
+                for _, _, tensor, name, _ in self._subjects.slots(optimizer):
+                    self._gradient(name, tensor, part)
+                self._updates[place] = self._updates.get(place, 0) + 1
+                if not _was_skipped(optimizer):
+                    self._applied[place] = self._applied.get(place, 0) + 1
 
     def forward(self, module: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Sample what enters the outermost module."""
         if self._in_step:
-            started = time.perf_counter()
-            part = self._count(f"forward {module}")
-            entering = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
-            self._take((Item("inputs", module, path, part=part), leaf) for path, leaf in flatten(entering))
-            self.cost_s += time.perf_counter() - started
+            with self._timed():
+                part = self._count(f"forward {module}")
+                entering = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+                leaves = [(Item("inputs", module, path, part=part), leaf) for path, leaf in flatten(entering)]
+                with outside_transforms():
+                    self._take((item, unwrapped(leaf)) for item, leaf in leaves)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Sample a tensor on which `backward` is called."""
         if self._in_step:
-            self._put(Item("loss", "backward", part=self._count("backward")), loss.detach())
+            with self._timed():
+                self._put(Item("loss", "backward", part=self._count("backward")), loss.detach())
 
     def gradient(self, parameter: torch.Tensor) -> None:
         """Sample a gradient that no optimizer will read; a hand-written update clears it before the step ends."""
-        name = self._subjects.names().name_of(parameter)
-        if self._in_step and name is not None:
-            self._gradient(name, parameter)
+        if self._in_step:
+            with self._timed():
+                name = self._subjects.names().name_of(parameter)
+                if name is not None:
+                    self._gradient(name, parameter)
 
     def _place(self, optimizer: Any) -> int | None:
         if not self._in_step:
@@ -225,3 +241,9 @@ class Recorder(AbstractContextManager["Recorder"]):
     @staticmethod
     def _part(count: int) -> int:
         return min(count, MAX_PARTS - 1)
+
+
+def _was_skipped(optimizer: Any) -> bool:
+    """Whether a fused optimizer was called by a gradient scaler that found an overflow: it then changes nothing."""
+    found = getattr(optimizer, "found_inf", None)
+    return isinstance(found, torch.Tensor) and bool(found.any())

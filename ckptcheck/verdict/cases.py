@@ -30,6 +30,11 @@ class Policy:
     atol: float = 0.0
 
     @property
+    def name(self) -> str:
+        """The policy as `--policy` names it."""
+        return "state-exact" if self.state_exact else "exact"
+
+    @property
     def tolerant(self) -> bool:
         """Whether a tolerance was asked for."""
         return self.rtol > 0 or self.atol > 0
@@ -53,7 +58,7 @@ def case_of(
     measured: Measured = {}
     missing = ""
     if measure and (trajectory.first is not None or raised is not None):
-        second = SecondPass(experiment, run.source, run.name, run.step, policy.rtol, policy.atol)
+        second = SecondPass(experiment, run, rtol=policy.rtol, atol=policy.atol)
         measured, missing = second.measure(load, trajectory)
         if policy.tolerant:
             trajectory = within_tolerance(trajectory, second.within, policy)

@@ -7,7 +7,7 @@ from typing import Any
 from ckptcheck.comparison.tensors import TensorDifference
 from ckptcheck.experiment.job import Outcome
 from ckptcheck.finding import Json
-from ckptcheck.rules.case import Case, Measured
+from ckptcheck.rules.case import Case
 from ckptcheck.state.stages import LOAD
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import NONE, SAVED, STEP, Item
@@ -45,15 +45,16 @@ def run_rows(outcomes: Iterable[Outcome]) -> list[Json]:
 
 def trajectory_rows(case: Case, missing: str) -> list[Json]:
     """One row for each differing tensor or value of each step, the load first, in order of time and cause."""
-    rows: list[Json] = []
-    for one in case.load.entries if case.load is not None and not case.goes_on_exactly else ():
-        if one.section != "rng" or case.trajectory is None or one.name in case.trajectory.drawn:
-            optimizer = -1 if one.optimizer is None else one.optimizer
-            item = Item(one.section, one.name, one.key, optimizer)
-            rows.append(_row(case.run, case.step, LOAD, item, case.measured, missing))
-    for other in case.trajectory.differences if case.trajectory is not None else ():
-        rows.append(_row(case.run, other.step, other.stage, other.item, case.measured, missing))
-    return rows[:MAX_ROWS]
+    if case.goes_on_exactly:
+        return []
+    drawn = case.trajectory.drawn if case.trajectory is not None else None
+    loaded = [
+        (case.step, LOAD, Item(one.section, one.name, one.key, -1 if one.optimizer is None else one.optimizer))
+        for one in (case.load.entries if case.load is not None else ())
+        if one.section != "rng" or drawn is None or one.name in drawn
+    ]
+    later = [(one.step, one.stage, one.item) for one in (case.trajectory.differences if case.trajectory else ())]
+    return [_row(case, place, missing) for place in (loaded + later)[:MAX_ROWS]]
 
 
 def first_magnitudes(rows: Iterable[Json]) -> list[Json]:
@@ -63,10 +64,11 @@ def first_magnitudes(rows: Iterable[Json]) -> list[Json]:
     return [row for row in whole if row["stage"] == LOAD or row["step"] == later[0]]
 
 
-def _row(run: str, step: int, stage: str, item: Item, measured: Measured, missing: str) -> dict[str, Json]:
+def _row(case: Case, place: tuple[int, str, Item], missing: str) -> dict[str, Json]:
+    step, stage, item = place
     is_parameter = item.kind in ("param", "grad", "state")
     row: dict[str, Json] = {
-        "run": run,
+        "run": case.run,
         "step": step,
         "stage": stage,
         "section": item.kind,
@@ -74,7 +76,7 @@ def _row(run: str, step: int, stage: str, item: Item, measured: Measured, missin
         "key": item.key or (None if is_parameter else item.name) or None,
         "optimizer": item.optimizer if item.optimizer >= 0 else None,
     }
-    difference = measured.get((step, item))
+    difference = case.measured.get((step, item))
     row |= _numbers(difference)
     if difference is None:
         row["reason"] = missing or "not a tensor on both sides, or of another shape"

@@ -22,7 +22,6 @@ from ckptcheck.verdict.cases import (
 )
 from ckptcheck.verdict.parts import crossed, first_magnitudes, run_rows, trajectory_rows
 
-
 AFTER_A_SAVE: Final = frozenset({"CK205", "CK603", "CK606", "CK607", "CK613"})
 """Codes that merely follow where saving perturbed the run."""
 
@@ -208,7 +207,7 @@ class _Summary:
             "target": settings.target,
             "steps": settings.steps,
             "resume_at": list(settings.resume_at),
-            "policy": {"name": "state-exact" if policy.state_exact else "exact", "rtol": policy.rtol, "atol": policy.atol},
+            "policy": {"name": policy.name, "rtol": policy.rtol, "atol": policy.atol},
             "trajectory": rows,
             "magnitudes": [row for case, why in zip(self.cases, self.missing, strict=True)
                            for row in first_magnitudes(trajectory_rows(case, why))],

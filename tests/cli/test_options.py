@@ -73,6 +73,7 @@ WRONG = [
     ("verify t -q -v", "-q and -v exclude each other"),
     ("save t --steps 3 -o x --digest md5", "'xxh3_128', 'linear_128'"),
     ("resume t c --steps 3 -o x --step -1", "'--step'"),
+    ("save t --steps 3 --output=", "the path is empty"),
     ("save t -o x", "Missing option '--steps'"),
     ("resume t c --steps 3", "Missing option '-o'"),
     ("compare a", "Missing argument 'RIGHT'"),

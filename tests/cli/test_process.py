@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,16 @@ from ckptcheck import __version__
 ROOT = Path(__file__).parents[2]
 WITH_FAKES = "from ckptcheck.cli.main import door; from tests.cli.fakes import FakeVerbs; "
 WITH_FAKES += "from tests.reports.results import HOSTILE, BROKEN; "
+
+KILLED = """
+import os, signal, sys
+from ckptcheck.cli import main as m
+from tests.cli.fakes import FakeVerbs
+number, as_it_is = int(sys.argv.pop()), m.door.main
+signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+m.door.main = lambda: as_it_is(obj=FakeVerbs(during=lambda: os.kill(os.getpid(), number)))
+m.main()
+"""
 
 
 def run(*command: str, code: str = "", **options) -> subprocess.CompletedProcess[str]:
@@ -61,6 +72,12 @@ def test_a_terminal_without_utf8_gets_ascii():
     assert done.returncode == 1
     assert done.stdout.isascii()
     assert r"\xe9" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_pipeline_is_an_interrupt(number):
+    done = run("verify", "t", str(number.value), code=KILLED)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "ckptcheck: interrupted\n")
 
 
 def test_a_bug_of_ours_shows_its_traceback_and_is_no_failed_check():

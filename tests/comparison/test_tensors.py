@@ -214,6 +214,7 @@ def test_bytes_may_lie_at_odd_addresses():
     ("left", "right", "length", "says"),
     [
         (TensorSpec("float32", (2,)), TensorSpec("float32", (1, 2)), 8, "element by element"),
+        (TensorSpec("complex64", (1,)), TensorSpec("float32", (1, 2)), 8, "element by element"),
         (TensorSpec("complex64", (1,)), TensorSpec("float64", (1,)), 8, "element by element"),
         (TensorSpec("float4_e2m1fn_x2", (8,)), TensorSpec("float4_e2m1fn_x2", (8,)), 8, "size is not known"),
         (TensorSpec("float32", (3,)), TensorSpec("float32", (3,)), 8, "takes 12 bytes, the buffer holds 8"),
@@ -268,3 +269,4 @@ def test_tolerance_is_relative_to_left_and_exact_for_64_bit_integers():
     assert outside(tensor([110.5]), tensor([100.0]), rtol=0.1, atol=0.0) == 0
     assert outside(torch.tensor([2**53]), torch.tensor([2**53 + 1]), rtol=0.0, atol=0.0) == 1
     assert outside(torch.tensor([2**53]), torch.tensor([2**53 + 1]), rtol=0.0, atol=1.0) == 0
+    assert outside(tensor([1.0]), tensor([INF]), rtol=0.0, atol=INF) == 1

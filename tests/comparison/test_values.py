@@ -42,8 +42,6 @@ def nested(depth, leaf):
         ({"a": ()}, {"a": []}, [("a", "type", "tuple of 0", "list of 0")]),
         ({"a": {}}, {"a": []}, [("a", "type", "mapping of 0", "list of 0")]),
         ({"a": {"x": 1}}, {"a": None}, [("a", "type", "mapping of 1", "None")]),
-        ({"a": np.float32(1)}, {"a": np.float32(2)},
-         [("a", "changed", "numpy:<f4[]:0000803f", "numpy:<f4[]:00000040")]),
         ({1: "x"}, {"1": "x"}, [("1", "added", None, "'x'"), ("[1]", "removed", "'x'", None)]),
         ({1: "x"}, {True: "x"}, [("[1]", "removed", "'x'", None), ("[True]", "added", None, "'x'")]),
         ({"a": 1}, {"a": 1, "b": {"c": 2}}, [("b", "added", None, "mapping of 1")]),
@@ -83,6 +81,12 @@ def test_what_is_the_same_gives_nothing(left, right):
     assert diff_values(left, right) == ()
 
 
+def test_numpy_values_count_with_their_dtype_and_bits():
+    (found,) = diff_values({"a": np.float32(0.0), "b": np.arange(3)}, {"a": np.float32(-0.0), "b": np.arange(3)})
+    assert (found.path, found.kind) == ("a", "changed")
+    assert diff_values(np.zeros(2, np.float32), np.zeros(1, np.float64)) != ()
+
+
 def test_few_keys_in_common_are_still_told_key_by_key():
     found = diff_values({"a": 1, **dict.fromkeys("bcdefgh", 0)}, {"a": 2, **dict.fromkeys("stuvwxyz", 0)})
     assert [one.path for one in found] == sorted("abcdefghstuvwxyz")
@@ -113,6 +117,18 @@ def test_a_list_that_unfolds_without_end_is_bounded(monkeypatch):
     found = diff_values(left, left)
     assert 1 <= len(found) <= 1000
     assert all("not compared" in one.left for one in found)
+
+
+def test_what_was_not_compared_is_changed_whatever_stands_opposite(monkeypatch):
+    monkeypatch.setattr(values, "MAX_VALUES", 5)
+    (found,) = diff_values(["a"] * 10, ["a"])
+    assert (found.kind, found.right) == ("changed", "list of 1")
+
+
+def test_keys_that_look_alike_do_not_hide_each_other():
+    one, other = object(), object()
+    (found,) = diff_values({one: 1, other: 2}, {one: 3, other: 2})
+    assert (found.kind, found.left, found.right) == ("changed", "1", "3")
 
 
 PLAIN = (

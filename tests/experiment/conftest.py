@@ -8,7 +8,7 @@ import pytest
 from ckptcheck.experiment import process
 from ckptcheck.finding import Result
 from ckptcheck.verbs import verify
-from tests.experiment.forks import start_forked
+from tests.experiment.forks import serve, start_forked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start workers as forks, from the top of the repository."""
+    serve()
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(process, "start_fresh", start_forked)

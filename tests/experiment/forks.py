@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from multiprocessing.forkserver import ensure_running
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any
@@ -52,11 +53,16 @@ class Forked:
         return self._process.exitcode
 
 
+def serve() -> None:
+    """Start the server, if it does not run, with what the forks need imported."""
+    SERVER.set_forkserver_preload(PRELOADED)
+    ensure_running()
+
+
 def start_forked(order: Path, events: int, acks: int, log: IO[bytes], environment: Mapping[str, str]) -> Forked:
     """Start a job in a fork of the server, in a session of its own."""
-    SERVER.set_forkserver_preload(PRELOADED)
     descriptors = [DupFd(number) for number in (events, acks, log.fileno())]
-    process = SERVER.Process(target=_child, args=(str(order), descriptors, dict(environment), os.getcwd()))
+    process = SERVER.Process(target=_child, args=(str(order), descriptors, dict(environment), str(Path.cwd())))
     process.start()
     return Forked(process)
 

@@ -5,15 +5,19 @@ from pathlib import Path
 from ckptcheck.finding import Result
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.table import REPORTS
-from tests.reports.results import BROKEN, CLEAN, HOSTILE, NOISY, REFUSED
+from tests.reports.results import APART, BROKEN, CLEAN, HOSTILE, NOISY, RAISED, REFUSED, SAVED
 
 FOLDER = Path(__file__).parent / "golden"
 CASES: dict[str, tuple[str, Result, Page]] = {
-    "clean_100.txt": ("text", CLEAN, Page()),
+    "clean_80.txt": ("text", CLEAN, Page(width=80)),
+    "clean_80_all.txt": ("text", CLEAN, Page(width=80, detail=Detail.ALL)),
     "broken_60.txt": ("text", BROKEN, Page(width=60)),
     "broken_120.txt": ("text", BROKEN, Page(width=120)),
     "broken_120_all.txt": ("text", BROKEN, Page(width=120, detail=Detail.ALL)),
     "broken_quiet.txt": ("text", BROKEN, Page(detail=Detail.VERDICT)),
+    "raised_80.txt": ("text", RAISED, Page(width=80)),
+    "apart_80.txt": ("text", APART, Page(width=80)),
+    "saved_80.txt": ("text", SAVED, Page(width=80)),
     "noisy_100.txt": ("text", NOISY, Page()),
     "refused.txt": ("text", REFUSED, Page()),
     "hostile_ascii.txt": ("text", HOSTILE, Page(ascii_only=True)),

@@ -19,7 +19,7 @@ def test_the_frame_comes_first_and_in_the_order_of_the_contract():
 
 
 def test_the_parts_of_a_command_stand_beside_the_frame():
-    assert list(document(BROKEN))[len(FRAME) :] == ["trajectory", "crossed", "runs", "magnitudes"]
+    assert list(document(BROKEN))[len(FRAME) :] == ["target", "policy", "trajectory", "magnitudes", "crossed", "runs"]
 
 
 def test_a_part_never_overwrites_the_frame():

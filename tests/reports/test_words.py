@@ -23,7 +23,21 @@ def test_scalars_are_short(value, said):
 
 def test_a_magnitude_says_how_many_where_and_how_far():
     numbers = {"differing": 3, "numel": 4096, "max_abs": 1.2e-7, "max_abs_at": [0, 17], "rel_l2": None, "max_ulp": 1}
-    assert words.magnitude(numbers) == "3 of 4096 unequal, max abs 1.2e-07 at (0, 17), max ULP 1"
+    assert words.magnitude(numbers) == "3 of 4096 differ, max abs 1.2e-07 at (0, 17), max ULP 1"
+
+
+def test_the_distance_of_a_single_value_is_an_offset():
+    assert words.magnitude({"differing": 1, "numel": 1, "max_abs": 4.0, "max_abs_at": []}) == "off by 4"
+
+
+@pytest.mark.parametrize(("policy", "said"), [
+    ({"name": "exact", "rtol": 0.0, "atol": 0.0}, "byte for byte"),
+    ({"name": "exact", "rtol": 1e-5, "atol": 0.0}, "computed values within rtol 1e-05"),
+    ({"name": "state-exact", "rtol": 0.0, "atol": 0.0}, "state byte for byte, the rest within measured noise"),
+    (None, ""), ("exact", ""),
+])  # fmt: skip
+def test_by_which_measure_things_are_equal_is_said(policy, said):
+    assert words.policy(policy) == said
 
 
 def test_a_magnitude_of_nulls_says_nothing():

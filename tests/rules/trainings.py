@@ -226,3 +226,140 @@ def factory(kind: type[Training] = Training, **replaced: Any) -> Callable[[Conte
     """A factory of a training with some attributes or methods of its class replaced."""
     made = type(kind.__name__, (kind,), replaced) if replaced else kind
     return lambda ctx: made(ctx).run()
+
+
+
+class TwoModels(Training):
+    """Two models under one roof, each with an optimizer of its own."""
+
+    def make_model(self) -> Any:
+        return {"a": Net(), "b": Net()}
+
+    def make_optimizers(self) -> list[torch.optim.Optimizer]:
+        return [adam(self.model["a"]), momentum(self.model["b"])]
+
+    def loss_of(self, s: int) -> torch.Tensor:
+        inputs, targets = self.data.next()
+        return sum(functional.mse_loss(one(inputs), targets) for one in self.model.values())
+
+    def parts(self) -> dict[str, Any]:
+        parts = super().parts()
+        return parts | parts.pop("model")
+
+
+class Accumulating(Training):
+    """A step is a micro-batch; every fourth updates. The checkpoint carries the gradients of an open window."""
+
+    window = 4
+
+    def step(self, s: int) -> Any:
+        loss = self.loss_of(s)
+        (loss / self.window).backward()
+        if s % self.window == 0:
+            self.update()
+            for optimizer in self.optimizers:
+                optimizer.zero_grad()
+        return loss
+
+    def spoil(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["gradients"] = {name: one.grad for name, one in self.model.named_parameters()}
+
+    def after_load(self) -> None:
+        for name, one in self.model.named_parameters():
+            if name not in self.lose and "gradients" not in self.lose:
+                one.grad = self.checkpoint["gradients"][name]
+
+
+class Scaled(Training):
+    """Updates through a gradient scaler."""
+
+    def finish(self) -> None:
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)
+
+    def step(self, s: int) -> Any:
+        self.optimizers[0].zero_grad()
+        loss = self.loss_of(s)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizers[0])
+        self.scaler.update()
+        return loss
+
+
+class Averaged(Training):
+    """Keeps a moving average of the weights."""
+
+    def finish(self) -> None:
+        self.ema = Ema(self.model)
+
+
+class Counting(Training):
+    """Keeps a number of its own beside the training, and may take its data from it."""
+
+    def finish(self) -> None:
+        self.extra = {"done": Counter()}
+
+    def loss_of(self, s: int) -> torch.Tensor:
+        self.extra["done"].value += 1
+        return super().loss_of(s)
+
+
+class Growing(Training):
+    """A head is trained; from step `when` on the layers too, in a param group that is added then."""
+
+    when = 5
+
+    def make_optimizers(self) -> list[torch.optim.Optimizer]:
+        return [torch.optim.AdamW(self.model.head.parameters(), lr=0.01)]
+
+    def finish(self) -> None:
+        self.made = 0
+
+    def clock(self, s: int) -> int:
+        return s
+
+    def grow(self) -> None:
+        self.optimizers[0].add_param_group({"params": list(self.model.layers.parameters()), "lr": 0.001})
+
+    def step(self, s: int) -> Any:
+        self.made += 1
+        if self.clock(s) == self.when:
+            self.grow()
+        return super().step(s)
+
+
+class Thawing(Training):
+    """The layers are frozen at first; from step `when` on they are trained."""
+
+    when = 5
+
+    def finish(self) -> None:
+        self.made = 0
+        self.model.layers.requires_grad_(False)
+
+    def clock(self, s: int) -> int:
+        return s
+
+    def step(self, s: int) -> Any:
+        self.made += 1
+        if self.clock(s) == self.when:
+            self.model.layers.requires_grad_(True)
+        return super().step(s)
+
+
+class Freezing(Training):
+    """All is trained at first; from step `when` on the layers are frozen, their gradients cleared."""
+
+    when = 2
+
+    def step(self, s: int) -> Any:
+        if s == self.when:
+            self.freeze_layers()
+        return super().step(s)
+
+    def freeze_layers(self) -> None:
+        self.model.layers.requires_grad_(False)
+        for one in self.model.layers.parameters():
+            one.grad = None
+
+    def before_load(self) -> None:
+        self.freeze_layers()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -88,6 +89,18 @@ def training(seed: int, optimizer: Callable[..., Any], model: Callable[[], nn.Mo
     torch.manual_seed(seed)
     built = model()
     return Training({"model": built, "optimizer": optimizer(built.parameters())}, **more)
+
+
+def trained(seed: int) -> Fields:
+    """A model and its optimizer after two steps."""
+    run = training(seed, torch.optim.Adam)
+    run.train(2)
+    return run.fields
+
+
+def payload_file(folder: Path, role: str = "model") -> Path:
+    """The payload of a role in a store."""
+    return next(folder.glob(f"{role}-*.safetensors"))
 
 
 def raw(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -210,7 +210,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a list that holds itself": (holding_itself, "holding itself"),
     "an array of objects": (lambda: np.array([None]), "Python objects"),
     "a masked array": (lambda: np.ma.masked_array([1], [0]), "MaskedArray"),
-    "a random generator": (lambda: np.random.default_rng(), "Generator"),
+    "a random generator": (np.random.default_rng, "Generator"),
     "a default dict with a lambda": (partial(defaultdict, lambda: 1), "factory"),
     "a tensor without content": (lambda: torch.empty(2, device="meta"), "meta"),
     "a set of objects": (lambda: {Pair(1, 2)}, "Pair"),

@@ -1,5 +1,6 @@
 """A stored training state is described without torch, and its bytes are fetched on demand."""
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import nn, optim
 from torch.optim import lr_scheduler, swa_utils
 
 from ckptcheck.state.tensor import TensorSpec
+from ckptcheck.state.tree import canonical, flatten
 from ckptcheck.store.read import is_store, read_state
 from ckptcheck.store.save import save
 from tests.store.runs import raw, training
@@ -105,6 +107,33 @@ def test_values_that_are_not_finite_are_read_as_they_are(tmp_path: Path) -> None
     state = read_state(tmp_path / "s")
     assert np.isnan(state.parameters["weight"].entry.value)
     assert state.parameters["bias"].entry.value == float("-inf")
+
+
+def test_plain_values_have_the_text_and_digest_that_the_live_ones_have(tmp_path: Path) -> None:
+    live = {
+        "dtype": torch.bfloat16,
+        "devices": [torch.device("cpu"), torch.device("cuda", 1)],
+        "size": torch.Size([2, 3]),
+        "array": np.arange(3),
+        "scalar": np.float32(2.5),
+        "others": (1, -0.0, {3: b"\x00"}, 2**70, frozenset({1}), range(3)),
+    }
+
+    class Holder:
+        def state_dict(self) -> dict[str, Any]:
+            return live
+
+        def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    save(tmp_path / "s", model=nn.Identity(), data=Holder())
+    there = read_state(tmp_path / "s").sections["data"]
+    wanted = {path: canonical(leaf) for path, leaf in flatten(live)}
+    assert list(there) == list(wanted)
+    for path, text in wanted.items():
+        digest = there[path].digest
+        assert digest is not None
+        assert digest.value == hashlib.blake2b(text.encode(), digest_size=16).digest(), path
+        assert str(there[path].value) == text
 
 
 def test_payloads_are_plain_safetensors_files(saved: tuple[Path, dict[str, Any]]) -> None:

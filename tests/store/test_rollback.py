@@ -21,12 +21,14 @@ class Trap:
 
     def __init__(self, trouble: BaseException | None = None) -> None:
         self.count, self.items, self.trouble = 0, [1, 2], trouble
+        self.ready = True  # no part of the state_dict
 
     def state_dict(self) -> dict[str, Any]:
         return {"count": self.count, "items": list(self.items)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         torch.rand(1)
+        self.ready = False
         self.count = state["count"]
         if self.trouble:
             raise self.trouble
@@ -52,7 +54,7 @@ def fields(seed: int, trap: Trap) -> Fields:
 
 
 def around(live: Fields) -> Any:
-    return everything(live), random.getstate(), np.random.get_state()[1].tolist()
+    return everything(live), live["extra"]["trap"].ready, random.getstate(), np.random.get_state()[1].tolist()
 
 
 def identities(live: Fields) -> list[int]:

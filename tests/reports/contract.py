@@ -1,0 +1,143 @@
+"""Schema 1 of a JSON result as hand-written checks: `breaches` returns what a document has wrong, in words."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ckptcheck.state.stages import STAGES
+
+Check = Callable[[Any], bool]
+
+FRAME = ("schema", "tool", "command", "verdict", "compared", "first_divergence", "cause", "findings", "not_judged",
+         "environment")  # fmt: skip
+COMMANDS = ("verify", "save", "resume", "compare", "demo")
+VERDICTS = ("pass", "fail", "inconclusive", "error")
+SEVERITIES = ("error", "warning", "info")
+
+
+def text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def said(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def number(value: Any) -> bool:
+    return (isinstance(value, (int, float)) and not isinstance(value, bool)) or value in ("nan", "inf", "-inf")
+
+
+def index(value: Any) -> bool:
+    return isinstance(value, list) and all(map(count, value))
+
+
+def code(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 5 and value.startswith("CK") and value[2:].isdecimal()
+
+
+def stage(value: Any) -> bool:
+    return value in STAGES
+
+
+def or_null(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+COMPARED = {"steps": count, "parameters": count, "state_tensors": count, "bytes": count}
+WHERE = {"path": text, "parameter": text, "key": text, "optimizer": count, "group": count, "step": count,
+         "stage": stage, "rank": count}  # fmt: skip
+FIRST = {name: or_null(check) for name, check in WHERE.items() if name != "path"}
+CAUSE = {"code": code, "confidence": ("certain", "likely", "unknown").__contains__}
+FINDING = {
+    "code": code,
+    "name": said,
+    "severity": SEVERITIES.__contains__,
+    "message": said,
+    "where": lambda value: isinstance(value, dict),
+    "evidence": lambda value: isinstance(value, dict),
+    "fix": text,
+}
+NUMBERS = {name: or_null(check) for name, check in {
+    "differing": count, "numel": count, "first_at": index, "max_abs": number, "max_abs_at": index, "rel_l2": number,
+    "max_ulp": count, "median_ulp": count, "sign_flips": count, "nan": count, "inf": count,
+}.items()}  # fmt: skip
+PLACE = {"run": said, "step": count, "stage": stage, "section": said, "parameter": or_null(text), "key": or_null(text),
+         "optimizer": or_null(count)}  # fmt: skip
+RUN = {"name": said, "status": said, "seconds": number, "training_s": number, "recording_s": number}
+
+
+def breaches(document: Any) -> list[str]:
+    """Return everything in which a document is not a result of schema 1."""
+    return list(_frame(document)) or [*_judgement(document), *_parts(document), *_plain(document, "result")]
+
+
+def _frame(document: Any) -> Iterator[str]:
+    if tuple(document)[: len(FRAME)] != FRAME:
+        yield f"the frame is {tuple(document)[: len(FRAME)]}"
+        return
+    if document["schema"] != 1 or set(document["tool"]) != {"name", "version"}:
+        yield f"schema {document['schema']} of {document['tool']}"
+    if document["verdict"] not in VERDICTS or document["command"] not in (*COMMANDS, ""):
+        yield f"verdict {document['verdict']} of {document['command']}"
+    if (document["verdict"] == "error") != ("error" in document):
+        yield "an error has its line, and only an error"
+    yield from _record(document["compared"], COMPARED, "compared")
+
+
+def _judgement(document: Any) -> Iterator[str]:
+    if document["first_divergence"] is not None:
+        yield from _record(document["first_divergence"], FIRST, "first_divergence")
+    if document["cause"] is not None:
+        yield from _record(document["cause"], CAUSE, "cause")
+        if document["cause"]["code"] not in {one["code"] for one in document["findings"]}:
+            yield "no finding stands for the cause"
+    for place, finding in enumerate(document["findings"]):
+        yield from _record(finding, FINDING, f"finding {place}")
+        applying = {key: WHERE.get(key, _never) for key in finding["where"]}
+        yield from _record(finding["where"], applying, f"where {place}")
+    for place, one in enumerate(document["not_judged"]):
+        yield from _record(one, {"code": code, "reason": said}, f"not_judged {place}")
+    if (
+        document["verdict"] == "pass"
+        and document["command"] in ("verify", "compare")
+        and not all(document["compared"][key] for key in ("steps", "parameters", "bytes"))
+    ):
+        yield "a pass that compared nothing"
+
+
+def _parts(document: Any) -> Iterator[str]:
+    for part in ("trajectory", "magnitudes"):
+        for place, row in enumerate(document.get(part, [])):
+            wanted = PLACE | NUMBERS | ({"reason": said} if "reason" in row else {})
+            yield from _record(row, wanted, f"{part} {place}")
+            if row.get("max_abs") is None and "reason" not in row:
+                yield f"{part} {place} has no magnitude and no reason"
+    for place, run in enumerate(document.get("runs", [])):
+        yield from _record(run, RUN, f"run {place}")
+
+
+def _record(value: Any, wanted: dict[str, Check], where: str) -> Iterator[str]:
+    if not isinstance(value, dict) or set(value) != set(wanted):
+        yield f"{where}: keys {sorted(value) if isinstance(value, dict) else value} instead of {sorted(wanted)}"
+        return
+    yield from (f"{where}: {key} is {value[key]!r}" for key, check in wanted.items() if not check(value[key]))
+
+
+def _plain(value: Any, where: str) -> Iterator[str]:
+    """Look for numbers that are not finite: `json.loads` takes NaN and Infinity, other readers do not."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _plain(item, f"{where}.{key}")
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _plain(item, f"{where}[{place}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{where} is {value}"
+
+
+def _never(value: Any) -> bool:
+    return False

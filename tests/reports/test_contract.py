@@ -1,0 +1,65 @@
+"""Results of real runs, as JSON, against schema 1."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ckptcheck.reports.json import document
+from tests.reports.contract import breaches
+from tests.reports.results import APART, BROKEN, CLEAN, HOSTILE, NOISY, REFUSED, SAVED
+
+TARGET = "ckptcheck.experiment.demo_targets:build"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+def run(place: Path, *arguments: str) -> list[dict]:
+    """Run the command and return its documents."""
+    command = [sys.executable, "-m", "ckptcheck", *arguments, "--format", "json"]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
+    found = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    return found if isinstance(found, list) else [found]
+
+
+@pytest.mark.parametrize("result", [CLEAN, APART, SAVED, NOISY, REFUSED])
+def test_a_result_by_hand_keeps_the_contract(result):
+    assert breaches(json.loads(json.dumps(document(result)))) == []
+
+
+def test_a_breach_is_seen():
+    broken = json.loads(json.dumps(document(BROKEN)))
+    del broken["first_divergence"]["stage"]
+    broken["findings"][0]["where"]["file"] = "x"
+    broken["cause"]["code"] = "CK999"
+    broken["trajectory"] = [{"run": "r"}]
+    found = " ".join(breaches(broken))
+    assert all(word in found for word in ("first_divergence: keys", "where 0: file", "stands for the cause"))
+    assert "trajectory 0: keys" in found
+    assert breaches(document(HOSTILE))
+
+
+def test_a_pass_and_a_fail_of_real_training_keep_it(place):
+    documents = run(place, "demo")
+    assert [breaches(one) for one in documents] == [[], []]
+    assert [one["verdict"] for one in documents] == ["pass", "fail"]
+    measured = [row for row in documents[1]["magnitudes"] if row["max_abs"] is not None]
+    assert measured, "the step that differs first is measured"
+
+
+def test_traces_and_what_writes_them_keep_it(place):
+    saved = run(place, "save", TARGET, "--steps", "2", "-o", "ckpt", "--trace", "short")
+    resumed = run(place, "resume", TARGET, "ckpt", "--steps", "4", "-o", "right")
+    longer = run(place, "save", TARGET, "--steps", "4", "-o", "ckpt4", "--trace", "left")
+    equal = run(place, "compare", "left", "right")
+    assert [breaches(one) for one in saved + resumed + longer + equal] == [[], [], [], []]
+    assert equal[0]["verdict"] == "pass"
+    assert equal[0]["compared"]["steps"] == 2
+    nothing = run(place, "compare", "short", "right")
+    assert nothing[0]["verdict"] == "error"
+    assert breaches(nothing[0]) == []
