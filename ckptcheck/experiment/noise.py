@@ -11,6 +11,8 @@ from ckptcheck.trace.items import AFTER_SAVE, SAVED, Item, Sample
 
 NUMERIC: Final = frozenset({"buffers", "loss", "grad", "state", "param", "ema"})
 """Stages whose values kernels compute; `--policy state-exact` holds these against the floor, all others exactly."""
+SETTINGS: Final = frozenset({"hyperparameters", "schedule"})
+"""Stages that follow from the step number, whatever kernels compute; they are judged beyond the first noise too."""
 FLOOR_FACTOR: Final = 10.0
 """How many times the greatest gap between equal runs a resumed run may have under state-exact."""
 NORM_RESOLUTION: Final = 1e-6
@@ -46,7 +48,14 @@ class Noise:
             beyond = [one for one in diff.differences if one.stage in NUMERIC and self._beyond(one)]
             exact = [one for one in kept.differences if one.stage not in NUMERIC]
             return _replace(diff, sorted(beyond + exact, key=lambda one: (one.order, one.item)))
-        return _replace(diff, [one for one in kept.differences if one.order < self.first.order])
+        settings = frozenset() if self._settings_are_noisy else SETTINGS
+        early = [one for one in kept.differences if one.order < self.first.order or one.stage in settings]
+        return _replace(diff, early)
+
+    @property
+    def _settings_are_noisy(self) -> bool:
+        """Whether rates follow what kernels compute, as a schedule that waits for a plateau does."""
+        return any(item.stage in SETTINGS for item in self.floor)
 
     def _beyond(self, one: Difference) -> bool:
         gap = _gap(one)

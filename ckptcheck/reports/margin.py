@@ -10,13 +10,16 @@ from ckptcheck.reports.sheet import Sheet
 
 _WITHOUT_COMPARISON: Final = frozenset({"save", "resume"})
 _TOLD_ELSEWHERE: Final = frozenset({"trajectory", "crossed", "runs", "magnitudes"})
+_OUTPUTS: Final = ("checkpoint", "step", "trace", "seconds")
+"""What is shown of a command that compares nothing unless all is wanted."""
+_LABELS: Final = {"step": "After step"}
 _IN_SHORT: Final = ("python", "torch", "device", "device_name", "resume_device")
 """Facts of the environment that are shown unless all are wanted, and the thread count."""
 
 _NAMED: Final = 6
 """Rules not judged for one reason that are named unless all are wanted."""
 _AGAIN: Final = "-again"
-"""How the name of a run ends that was made once more to measure a difference; two of them go side by side."""
+"""In the name of a run that was made once more to measure a difference; such runs go side by side."""
 
 
 def compared(sheet: Sheet, result: Result) -> None:
@@ -35,7 +38,7 @@ def runs(sheet: Sheet, result: Result, full: bool) -> None:
     """Say which runs were made and how many seconds each took; all that is known of each on a line of its own."""
     entries = entries_of(result, "runs")
     if not full:
-        again = [entry for entry in entries if words.scalar(entry.get("name")).endswith(_AGAIN)]
+        again = [entry for entry in entries if _AGAIN in words.scalar(entry.get("name"))]
         told = [_in_short(words.scalar(entry.get("name")), entry) for entry in entries if entry not in again]
         told += [_in_short(f"{len(again)} more to measure", again[0])] if again else []
         if told:
@@ -80,8 +83,8 @@ def settings(sheet: Sheet, result: Result, full: bool) -> None:
     if not (full or result.command in _WITHOUT_COMPARISON):
         return
     for key, value in result.parts.items():
-        if key not in _TOLD_ELSEWHERE and (full or value is not None):
-            sheet.row(key.replace("_", " ").capitalize(), words.scalar(value))
+        if key not in _TOLD_ELSEWHERE and (full or (key in _OUTPUTS and value is not None)):
+            sheet.row(_LABELS.get(key, key.replace("_", " ").capitalize()), words.scalar(value))
 
 
 def environment(sheet: Sheet, result: Result, full: bool) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ckptcheck.comparison.bindings import Binding
 from ckptcheck.comparison.freezing import Breach
@@ -16,6 +16,10 @@ from ckptcheck.trace.items import Item
 
 Measured: TypeAlias = Mapping[tuple[int, Item], TensorDifference]
 """Exact differences by (step, item); the load is at step k under items of kind param, state, buffer, ..."""
+
+
+LASTING: Final = frozenset({"param", "buffer", "state", "scaler", "ema"})
+"""Sections of a state that the steps after a load build upon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,27 @@ class Case:
     saving: tuple[Saving, ...] | None = None
     noise: Difference | None = None
     """The first difference between two equal runs that no seed explains."""
+    whole: bool = True
+    """Whether all that follows the load could be judged; noise and another device hide what a load breaks."""
+    seeded: bool = True
+    """Whether equal runs have equal generators, so that a generator can be held against what was saved."""
 
     @property
     def goes_on_exactly(self) -> bool:
         """Whether nothing that follows the load differs: what differs at the load is then without effect."""
-        whole = self.trajectory is not None and not (self.trajectory.left_only or self.trajectory.right_only)
-        return whole and self.first is None and self.raised is None
+        paired = self.trajectory is not None and not (self.trajectory.left_only or self.trajectory.right_only)
+        shown = self.whole or not self.breaks_at_load
+        return paired and shown and self.first is None and self.raised is None
+
+    @property
+    def breaks_at_load(self) -> bool:
+        """Whether something differs right after the load that no later step can make good."""
+        if self.load is None:
+            return False
+        drawn = self.trajectory.drawn if self.trajectory is not None and self.seeded else frozenset()
+        return bool(self.load.untied or self.load.tied or self.load.frozen or self.load.unfrozen) or any(
+            one.section in LASTING or (one.section == "rng" and one.name in drawn) for one in self.load.entries
+        )
 
     @property
     def first(self) -> Difference | None:
@@ -78,7 +97,7 @@ class Case:
 
     def persists(self, kind: str) -> bool:
         """Whether items of a kind differ in the steps that follow, or none could be recorded as the run raised."""
-        if self.trajectory is None or (self.raised is not None and not self.trajectory.steps):
+        if self.trajectory is None or not self.whole or (self.raised is not None and not self.trajectory.steps):
             return True
         return any(one.item.kind == kind for one in self.trajectory.differences)
 

@@ -84,8 +84,8 @@ def gradient_on_frozen_parameter(case: Case) -> Iterator[Evidence]:
         )
     for one in _of(case, "member"):
         yield Evidence(
-            f"{one.parameter} is under contract 'removed' and is in optimizer {one.optimizer} in step {one.step} of the "
-            f" {case.breached_run} run",
+            f"{one.parameter} is under contract 'removed' and is in optimizer {one.optimizer} in step {one.step} of "
+            f"the {case.breached_run} run",
             _place(one, "hyperparameters"),
             {"contract": one.contract, "pattern": one.pattern},
             "leave it out of the optimizer's groups",

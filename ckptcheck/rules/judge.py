@@ -57,7 +57,7 @@ def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = (
 def _cause(case: Case, findings: list[Finding]) -> Finding | None:
     """The first in time; at the same time the most specific; what needs no resume before what does."""
     candidates = [one for one in findings if one.code in CAUSES and not one.evidence.get("without_effect")]
-    if case.goes_on_exactly or case.trajectory is None and case.raised is None:
+    if case.goes_on_exactly or (case.trajectory is None and case.raised is None):
         candidates = [one for one in candidates if one.code in ROOTS]
     if {one.code for one in candidates} & {"CK401", "CK402"} or case.first is None:
         candidates = [one for one in candidates if one.code != "CK403" or one.severity == Severity.ERROR]

@@ -104,7 +104,7 @@ def rng_diverged(case: Case) -> Iterator[Evidence]:
     """
     drawn = case.trajectory.drawn if case.trajectory is not None else frozenset()
     differing = [one.name for one in case.loaded("rng") if one.name in drawn or case.trajectory is None]
-    if differing:
+    if differing and case.seeded:
         yield Evidence(
             f"the {' and '.join(differing)} generator {'is' if len(differing) == 1 else 'are'} in another state after "
             "the load than when it was saved, and the steps that follow draw from it",

@@ -38,7 +38,10 @@ class Listener(Protocol):
 class Hooks(AbstractContextManager["Hooks"]):
     """All hooks of one recording. Enter to listen, leave to undo every one of them.
 
-    Costs a few microseconds per call of a module and of an optimizer; keeps no tensor.
+    Costs a few microseconds per call of a module and of an optimizer; keeps no tensor. Under torch.compile the
+    graph of a model stays whole, and its inputs are seen where the compiled module is entered; they are not seen
+    of `module.compile()` and of a compiled function that calls the model. A compiled `optimizer.step` is told
+    of, which breaks its graph around the step: one compiled with `fullgraph=True` raises.
     """
 
     def __init__(self, subjects: Subjects, listener: Listener) -> None:
@@ -46,25 +49,28 @@ class Hooks(AbstractContextManager["Hooks"]):
         self._listener = listener
         self._undo = ExitStack()
         self._outermost: int | None = None
+        self._everywhere: list[Callable[[], None]] = []
+        self._apart = False
         self._hooked: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
         self._hand_made: WeakValueDictionary[int, torch.Tensor] = WeakValueDictionary()
 
     def __enter__(self) -> "Hooks":
-        with ExitStack() as undo:
-            undo.callback(register_optimizer_step_pre_hook(self._before).remove)
-            undo.callback(register_optimizer_step_post_hook(self._after).remove)
-            undo.callback(self._wrap_backward())
-            self._undo = undo.pop_all()
         try:
             self.renew()
         except BaseException:
-            self._undo.close()
+            self._undo_all()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._undo_all()
+
+    def _undo_all(self) -> None:
+        for undo in self._everywhere:
+            undo()
+        self._everywhere.clear()
         self._undo.close()
         self._hooked.clear()
         self._hand_made.clear()
@@ -72,6 +78,8 @@ class Hooks(AbstractContextManager["Hooks"]):
     def renew(self) -> None:
         """Begin a step: forget what an exception left behind, and listen to modules and parameters that are new."""
         self._outermost = None
+        if not self._everywhere or _dynamo_is_loaded() > self._apart:
+            self._listen_everywhere()
         names = self._subjects.names()
         for name, module in (*names.wrappers, *names.modules.items()):
             if self._hooked.get(id(module)) is not module:
@@ -80,6 +88,18 @@ class Hooks(AbstractContextManager["Hooks"]):
         for parameter in names.parameters.values():
             if id(parameter) not in held and self._hand_made.get(id(parameter)) is not parameter:
                 self._listen_to_gradient(parameter)
+
+    def _listen_everywhere(self) -> None:
+        """Listen to every optimizer and every `backward` of the process, apart from what torch.compile traces."""
+        for undo in self._everywhere:
+            undo()
+        self._apart = _dynamo_is_loaded()
+        apart: Callable[[Any], Any] = torch.compiler.disable if self._apart else lambda hook: hook
+        self._everywhere[:] = [
+            register_optimizer_step_pre_hook(apart(self._before)).remove,
+            register_optimizer_step_post_hook(apart(self._after)).remove,
+            self._wrap_backward(apart),
+        ]
 
     def _listen_to_gradient(self, parameter: torch.Tensor) -> None:
         if parameter.requires_grad and parameter.is_leaf and not is_lazy(parameter):
@@ -116,16 +136,17 @@ class Hooks(AbstractContextManager["Hooks"]):
         if _is_outermost(optimizer):
             self._listener.after_update(optimizer)
 
-    def _wrap_backward(self) -> Callable[[], None]:
+    def _wrap_backward(self, apart: Callable[[Any], Any]) -> Callable[[], None]:
         # Tensor.backward looks torch.autograd.backward up at each call, so this one place sees both.
         original = torch.autograd.backward
         listening = [self._listener]
 
+        @apart
         @wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if isinstance(tensors, Iterator):
                 tensors = tuple(tensors)
-            if listening and not torch.compiler.is_compiling():
+            if listening:
                 for loss in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
                     if isinstance(loss, torch.Tensor):  # it may be an edge of the graph
                         listening[0].backward(loss)
@@ -141,6 +162,11 @@ class Hooks(AbstractContextManager["Hooks"]):
         return undo
 
 
+def _dynamo_is_loaded() -> bool:
+    # Loading it takes seconds, and is for torch.compile to do.
+    return "torch._dynamo" in sys.modules
+
+
 def _members(optimizer: Any) -> Iterator[torch.Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]
@@ -151,7 +177,7 @@ def _is_outermost(optimizer: Any) -> bool:
 
     Read off the call stack: a count would go wrong where a step raises and its caller goes on.
     """
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(1)
     steps = 0
     while frame is not None:
         if frame.f_code is _STEP_CODE and frame.f_locals.get("self") is optimizer:

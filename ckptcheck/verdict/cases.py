@@ -8,7 +8,7 @@ from ckptcheck.comparison.freezing import Breach, breaches
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.states import compare_states
 from ckptcheck.comparison.traces import Difference, TraceDiff, compare_traces
-from ckptcheck.experiment.noise import NUMERIC, Noise, touched_by_save
+from ckptcheck.experiment.noise import NUMERIC, SETTINGS, Noise, touched_by_save
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed
 from ckptcheck.experiment.second_pass import SecondPass
 from ckptcheck.rules.case import Case, Measured, Saving
@@ -73,6 +73,8 @@ def case_of(
         measured=measured,
         replaced=replaced_by_load(right, run.step),
         raised=raised,
+        whole=noise.first is None and not across(experiment.settings.devices),
+        seeded=noise.first is None or noise.only_numeric,
     )
     return replace(case, other_step=loaded_step(case)), missing
 
@@ -80,11 +82,15 @@ def case_of(
 def judged_part(diff: TraceDiff, noise: Noise, policy: Policy, devices: tuple[str, str]) -> TraceDiff:
     """What of a trajectory can be judged: within the noise floor, and across devices the exact stages only."""
     judged = noise.strip(diff, policy.state_exact and noise.only_numeric)
-    if devices[0].split(":")[0] != devices[1].split(":")[0] and not policy.tolerant:
-        # Kernels of two devices never agree to the bit; what is loaded and what enters the model must.
-        kept = tuple(one for one in judged.differences if one.stage not in NUMERIC)
-        return replace(judged, differences=kept)
+    if across(devices) and not policy.tolerant:
+        # Neither kernels nor generators of two devices agree; what is loaded, and the settings, must.
+        return replace(judged, differences=tuple(one for one in judged.differences if one.stage in SETTINGS))
     return judged
+
+
+def across(devices: tuple[str, str]) -> bool:
+    """Whether the two runs train on devices of different kinds."""
+    return devices[0].split(":")[0] != devices[1].split(":")[0]
 
 
 def within_tolerance(diff: TraceDiff, within: set[tuple[int, Item]], policy: Policy) -> TraceDiff:

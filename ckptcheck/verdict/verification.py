@@ -108,19 +108,25 @@ class _Summary:
         judged = [self._judge(case) for case in self._all_cases()]
         guilty = [one for one in judged if one.cause is not None]
         first = min(guilty, key=_time, default=None)
-        cause, place = (first.cause, first.place) if first else (None, None)
+        cause = first.cause if first else None
+        place = first.place if first else next((one.place for one in judged if one.place is not None), None)
         compared = self._compared()
-        verdict = Verdict.FAIL if first else Verdict.PASS
+        diverges = any(case.first is not None or case.raised is not None for case in self.cases)
+        verdict = Verdict.FAIL if first or diverges else Verdict.PASS
         findings = _once(finding for one in ([first] if first else []) + judged for finding in one.findings)
         if cause is not None and cause.code == "CK609":
             # The run that was saved had left its own course: what the resumed one lacks of it says nothing more.
             findings = tuple(one for one in findings if one.code not in AFTER_A_SAVE)
         noise = self.noise.first
-        if first is None and noise is not None and not (self.question.policy.state_exact and self.noise.only_numeric):
+        if (
+            verdict is Verdict.PASS
+            and noise is not None
+            and not (self.question.policy.state_exact and self.noise.only_numeric)
+        ):
             verdict = Verdict.INCONCLUSIVE
             told = next((one for one in findings if one.code == "CK611"), None)
             cause, place = Cause("CK611", "certain"), told.where if told else None
-        if first is None and not (compared.steps and compared.parameters):
+        if verdict is Verdict.PASS and not (compared.steps and compared.parameters):
             verdict = Verdict.INCONCLUSIVE
         return Result(
             command="verify",

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from ckptcheck.finding import Result, Verdict
 
 HEAD = """
@@ -176,3 +178,32 @@ def test_a_tolerance_passes_small_differences_and_not_large_ones(target, check: 
     assert check(path, steps=6, resume_at=[3]).verdict is Verdict.FAIL
     assert check(path, steps=6, resume_at=[3], rtol=1e-8).verdict is Verdict.FAIL
     assert check(path, steps=6, resume_at=[3], rtol=1e-3, atol=1e-6).verdict is Verdict.PASS
+
+
+FORGETS = NOISY.replace("    return run\n", """
+    def save(path):
+        torch.save([run.model.state_dict(), run.optimizer.state_dict()], path)
+    def load(path):
+        run.model.load_state_dict(torch.load(path)[0])
+        {load}
+    run.save, run.load = save, load
+    return run
+""")
+
+
+@pytest.mark.parametrize("policy", ["exact", "state-exact"])
+def test_noise_from_the_first_step_on_hides_no_fault_of_the_load(policy: str, target, check: Callable) -> None:
+    noisy = FORGETS.replace("{first}", "1").replace("{size}", "1e-9")
+    broken, whole = noisy.replace("{load}", "pass"), noisy.replace("{load}", "run.optimizer.load_state_dict(torch.load(path)[1])")
+    result = check(target(HEAD + broken, name="broken"), steps=6, resume_at=[3], policy=policy)
+    assert (result.verdict, result.cause.code) == (Verdict.FAIL, "CK201")
+    assert (result.first_divergence.step, result.first_divergence.stage) == (3, "load")
+    result = check(target(HEAD + whole, name="whole"), steps=6, resume_at=[3], policy=policy)
+    assert result.verdict is (Verdict.PASS if policy == "state-exact" else Verdict.INCONCLUSIVE)
+
+
+def test_an_ignored_code_hides_no_divergence(target, check: Callable) -> None:
+    broken = FORGETS.replace("{first}", "9").replace("{size}", "0").replace("{load}", "pass")
+    result = check(target(HEAD + broken), steps=6, resume_at=[3], ignore=["CK"])
+    assert (result.verdict, result.exit_code, result.cause, result.findings) == (Verdict.FAIL, 1, None, ())
+    assert result.first_divergence.step == 4

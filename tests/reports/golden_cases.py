@@ -18,6 +18,7 @@ CASES: dict[str, tuple[str, Result, Page]] = {
     "raised_80.txt": ("text", RAISED, Page(width=80)),
     "apart_80.txt": ("text", APART, Page(width=80)),
     "saved_80.txt": ("text", SAVED, Page(width=80)),
+    "saved_80_all.txt": ("text", SAVED, Page(width=80, detail=Detail.ALL)),
     "noisy_100.txt": ("text", NOISY, Page()),
     "refused.txt": ("text", REFUSED, Page()),
     "hostile_ascii.txt": ("text", HOSTILE, Page(ascii_only=True)),

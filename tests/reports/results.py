@@ -109,7 +109,7 @@ BROKEN = Result(
         "magnitudes": _TRAJECTORY[:-1],
         "crossed": _CROSSED,
         "runs": [_run("reference", 3.21), _run("repeat", 3.3), _run("resumed@10", 2.9),
-                 _run("reference-again", 4.2), _run("resumed@10-again", 4.1)],
+                 _run("reference-again-for-resumed@10", 4.2), _run("resumed@10-again", 4.1)],
     },
 )  # fmt: skip
 

@@ -244,7 +244,7 @@ def by_hand(self: Training, s: int) -> Any:
     loss.backward()
     with torch.no_grad():
         for each in self.model.parameters():
-            each -= 0.01 * each.grad
+            each.sub_(0.01 * each.grad)
     return loss
 
 
@@ -286,6 +286,10 @@ def spare(self: Training) -> nn.Module:
     return WithSpare()
 
 
+def bf16(self: Training) -> nn.Module:
+    return Net(dtype=torch.bfloat16)
+
+
 def normed(self: Training) -> nn.Module:
     return Net(dropout=0.5, norm=True)
 
@@ -294,18 +298,27 @@ COSINE = schedule(lambda optimizer: CosineAnnealingLR(optimizer, T_max=20))
 LINEAR = schedule(lambda optimizer: LinearLR(optimizer, 0.1, total_iters=10))
 TORCH_OPTIMIZERS = ("Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
 
+
+def unwrapped_save(self: Training, path: Path) -> None:
+    wrapped, self.model = self.model, self.model.module
+    Training.save(self, path)
+    self.model = wrapped
+
+
 SILENT = {
     "SGD with momentum": [factory(make_optimizers=lambda self: [momentum(self.model)])],
     "SGD without momentum": [factory(**one(torch.optim.SGD, lr=0.1))],
     "SGD without momentum, its empty state not loaded": [factory(**one(torch.optim.SGD, lr=0.1), lose=("optimizer0",))],
-    "LBFGS keeps its state under the first parameter": [factory(**one(torch.optim.LBFGS, lr=0.1, max_iter=3), step=with_closure)],
+    "LBFGS keeps its state under the first parameter": [
+        factory(**one(torch.optim.LBFGS, lr=0.1, max_iter=3), step=with_closure)
+    ],
     "SparseAdam": [factory(make_model=lambda self: Bag(), **one(torch.optim.SparseAdam, lr=0.01))],
     "Muon": [factory(make_model=lambda self: Matrices(), **one(torch.optim.Muon, lr=0.01))],
     "AdamW fused": [factory(**one(torch.optim.AdamW, lr=0.01, fused=True))],
     "AdamW with tensor lr": [factory(**one(torch.optim.AdamW, lr=torch.tensor(0.01)))],
     **{name: [factory(**one(getattr(torch.optim, name), lr=0.01))] for name in TORCH_OPTIMIZERS},
     "bf16 weights with float32 moments": [
-        factory(make_model=lambda self: Net(dtype=torch.bfloat16), **one(MasterSGD), loss_of=bf16_loss, load=master_load)
+        factory(make_model=bf16, **one(MasterSGD), loss_of=bf16_loss, load=master_load)
     ],
     "parameters that nothing trains have no state": [factory(make_model=spare)],
     "counters of frozen parameters lag behind": [factory(Freezing)],
@@ -316,7 +329,7 @@ SILENT = {
         factory(), factory(finish=wrapped(nn.DataParallel), load=on_the_inside("module"))
     ],
     "DataParallel before the save": [
-        factory(finish=wrapped(nn.DataParallel), save=lambda self, path: unwrapped_save(self, path)), factory()
+        factory(finish=wrapped(nn.DataParallel), save=unwrapped_save), factory()
     ],
     "two models with two optimizers": [factory(TwoModels)],
     "a generator and its critic": [factory(Adversarial)],
@@ -377,12 +390,6 @@ WITHOUT_EFFECT = {
     ),
     "a value of one's own that each step sets": ("CK601", [factory(finish=clock, step=last_step, lose=("clock",))]),
 }
-
-
-def unwrapped_save(self: Training, path: Path) -> None:
-    wrapped, self.model = self.model, self.model.module
-    Training.save(self, path)
-    self.model = wrapped
 
 
 @pytest.mark.parametrize("pair", SILENT.values(), ids=SILENT)

@@ -21,7 +21,18 @@ from torch.optim.lr_scheduler import (
 
 from ckptcheck.finding import Severity
 from tests.rules.faults import Fault
-from tests.rules.trainings import Accumulating, Batches, Counter, Counting, Net, Scaled, Training, adam, decayed, factory
+from tests.rules.trainings import (
+    Accumulating,
+    Batches,
+    Counter,
+    Counting,
+    Net,
+    Scaled,
+    Training,
+    adam,
+    decayed,
+    factory,
+)
 from tests.rules.trials import Trials, own_copy
 
 

@@ -266,9 +266,9 @@ def test_without_a_repeat_a_save_is_judged_by_what_it_touched(trial):
 def test_runs_that_differ_without_a_resume_are_no_ground_to_judge_on(trial):
     def noisy(self: Training, s: int) -> torch.Tensor:
         inputs, targets = self.data.next()
-        return functional.mse_loss(self.model(inputs), targets + next(NOISE))
+        return functional.mse_loss(self.model(inputs), targets + next(noise))
 
-    NOISE = iter(torch.arange(1000.0))
+    noise = iter(torch.arange(1000.0))
     case = trial(factory(loss_of=noisy), repeats=(factory(loss_of=noisy), factory(loss_of=noisy))).whole()
     found = [one for one in judge(case).findings if one.code == "CK611"]
     assert [(one.where.step, one.where.stage) for one in found] == [(1, "loss")]
@@ -279,9 +279,9 @@ def test_runs_that_differ_without_a_resume_are_no_ground_to_judge_on(trial):
 def test_runs_that_begin_apart_are_told_to_seed(trial):
     def unseeded(self: Training) -> None:
         for one in self.model.parameters():
-            one.data.add_(next(NOISE))
+            one.data.add_(next(noise))
 
-    NOISE = iter(range(1000))
+    noise = iter(range(1000))
     case = trial(factory(finish=unseeded), repeats=(factory(finish=unseeded), factory(finish=unseeded))).whole()
     found = judge(case).findings[0]
     assert (found.code, found.where.stage) == ("CK611", "loss")
@@ -290,9 +290,9 @@ def test_runs_that_begin_apart_are_told_to_seed(trial):
 def test_a_resume_that_differs_within_the_noise_is_not_judged(trial):
     def noisy(self: Training, s: int) -> torch.Tensor:
         inputs, targets = self.data.next()
-        return functional.mse_loss(self.model(inputs), targets + (next(NOISE) if s > 4 else 0))
+        return functional.mse_loss(self.model(inputs), targets + (next(noise) if s > 4 else 0))
 
-    NOISE = iter(torch.arange(1000.0))
+    noise = iter(torch.arange(1000.0))
     kind = factory(loss_of=noisy)
     assert trial(kind, repeats=(kind, kind)).code is None
     lost = trial(kind, factory(loss_of=noisy, lose=("optimizer0",)), repeats=(kind, kind))

@@ -228,7 +228,6 @@ def factory(kind: type[Training] = Training, **replaced: Any) -> Callable[[Conte
     return lambda ctx: made(ctx).run()
 
 
-
 class TwoModels(Training):
     """Two models under one roof, each with an optimizer of its own."""
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -172,7 +171,7 @@ class Trials:
                     recorder.after_save(step)
             at = "end", None
             recorder.finish(last)
-        except Exception as raised:
+        except Exception as raised:  # noqa: BLE001  whatever the training raises ends its run
             error = f"{type(raised).__name__}: {raised}"
         finally:
             recorder.__exit__(None, None, None)
