@@ -7,6 +7,7 @@ from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.comparison.traces import FLAGS, Difference
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.case import Case
+from ckptcheck.rules.origin import of_other_step
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.words import KEPT, at_load, count, kept, names, place_of, shown
 from ckptcheck.trace.items import Sample
@@ -191,7 +192,8 @@ def matters(case: Case, one: EntryDifference) -> bool:
     """Whether a differing hyperparameter lasts, has an effect, and is not explained by a wrong schedule."""
     if one.key in FLAGS:
         return case.reaches("loss")
-    return case.persists("hyper") and not (_is_rate(one.key) and schedule_is_wrong(case))
+    explained = of_other_step(case, one) or (_is_rate(one.key) and schedule_is_wrong(case))
+    return case.persists("hyper") and not explained
 
 
 def _is_rate(key: str) -> bool:

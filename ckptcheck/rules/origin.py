@@ -1,5 +1,6 @@
 """Where what the resumed run does comes from in the uninterrupted one: which batch, which rate, which step."""
 
+from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.comparison.traces import Difference
 from ckptcheck.rules.case import Case
 from ckptcheck.trace.items import Item
@@ -34,3 +35,13 @@ def drawn_otherwise_within(case: Case, first: Difference) -> list[str]:
     """Generators that are equal when the step of the first difference begins, and no longer when the next one does."""
     later = case.trajectory.differences if case.trajectory is not None else ()
     return [one.item.name for one in later if one.item.kind == "rng" and one.step == first.step + 1]
+
+
+def of_other_step(case: Case, one: EntryDifference) -> bool:
+    """Whether an entry belongs to the other step whose parameters and state were loaded: the file of that step."""
+    if case.other_step is None or case.origins is None or one.right is None or one.right.digest is None:
+        return False
+    # Generators and hyperparameters are sampled before the update of the step that follows.
+    step = case.other_step + (one.section in ("rng", "hyper"))
+    place = [-1 if number is None else number for number in (one.optimizer, one.group)]
+    return step in case.origins.steps_of(Item(one.section, one.name, one.key, *place), one.right.digest.value)

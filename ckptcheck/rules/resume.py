@@ -8,7 +8,7 @@ from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.binding import constructed_late
 from ckptcheck.rules.case import Case
-from ckptcheck.rules.origin import drawn_otherwise_within, repeated_step, shifted_rate
+from ckptcheck.rules.origin import drawn_otherwise_within, of_other_step, repeated_step, shifted_rate
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.words import at_load, count, kept, names, place_of, shown
 
@@ -103,7 +103,8 @@ def rng_diverged(case: Case) -> Iterator[Evidence]:
     Limits: a generator that nothing draws from within the compared steps is a warning.
     """
     drawn = case.trajectory.drawn if case.trajectory is not None else frozenset()
-    differing = [one.name for one in case.loaded("rng") if one.name in drawn or case.trajectory is None]
+    differing = [one.name for one in case.loaded("rng")
+                 if (one.name in drawn or case.trajectory is None) and not of_other_step(case, one)]  # fmt: skip
     if differing and case.seeded:
         yield Evidence(
             f"the {' and '.join(differing)} generator {'is' if len(differing) == 1 else 'are'} in another state after "
@@ -145,7 +146,8 @@ def data_diverged(case: Case) -> Iterator[Evidence]:
     Fix: save the data position with its generator, or derive it from the step number.
     Limits: an input that never reaches a module of the model is not seen.
     """
-    entries = [one for one in case.loaded("data") if case.persists("data") or case.persists("inputs")]
+    entries = [one for one in case.loaded("data")
+               if (case.persists("data") or case.persists("inputs")) and not of_other_step(case, one)]  # fmt: skip
     inputs = [one for one in case.trajectory.at_first_stage() if one.stage == "inputs"] if case.trajectory else []
     first = case.first
     if not entries and not inputs and not (first is not None and first.stage == "data"):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.case import Case
-from ckptcheck.rules.origin import drawn_otherwise_within, repeated_step
+from ckptcheck.rules.origin import drawn_otherwise_within, of_other_step, repeated_step
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.words import at_load, kept, names, place_of, shown
 from ckptcheck.state.stages import STAGE_ORDER
@@ -152,7 +152,8 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
     Fix: save the number of completed steps, and go on with the next one.
     Limits: seen where inputs repeat and a saved counter is off; otherwise it is CK604.
     """
-    counters = [one for one in case.loaded("extra") if one.left and one.right and isinstance(one.left.value, int)
+    counters = [one for one in case.loaded("extra") if not of_other_step(case, one)
+                and one.left and one.right and isinstance(one.left.value, int)
                 and isinstance(one.right.value, int) and not isinstance(one.left.value, bool)]  # fmt: skip
     seen = repeated_step(case)
     if case.trajectory is None or case.goes_on_exactly:

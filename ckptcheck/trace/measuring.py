@@ -17,6 +17,7 @@ from ckptcheck.trace.items import NONE, NONZERO, ZERO, Sample
 
 PLAIN_DIGEST: Final = "blake2b_128"
 """The digest of plain values, over their canonical text."""
+_AS_IT_IS: Final = frozenset({torch.float64, torch.float32, torch.complex64, torch.complex128})
 UNINITIALISED: Final = "<uninitialised>"
 """The value of a parameter or buffer that a lazy module has yet to shape."""
 
@@ -101,6 +102,8 @@ def plain(value: Any) -> Sample:
 
 def _norm(parts: list[torch.Tensor]) -> float | None:
     """The L2 norm of what is floating or complex, in float32 at least; None where nothing is."""
+    if len(parts) == 1 and parts[0].dtype in _AS_IT_IS:  # nearly all, and this is taken of every tensor at every step
+        return float(torch.linalg.vector_norm(parts[0]))
     norms = [
         float(torch.linalg.vector_norm(_calculable(part), dtype=_wide(part.dtype)))
         for part in parts
@@ -116,7 +119,7 @@ def _calculable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype | None:
-    if dtype in (torch.float64, torch.float32, torch.complex64, torch.complex128):
+    if dtype in _AS_IT_IS:
         return None
     return torch.complex64 if dtype.is_complex else torch.float32
 

@@ -85,12 +85,14 @@ def test_what_is_trained_and_what_is_tied_is_told_by_side():
         "a": Parameter("a", entry(1), requires_grad=False),
         "b": Parameter("b", entry(2), requires_grad=True),
         "c": Parameter("c", entry(3), requires_grad=None, aliases=("d",)),
+        "unknown": Parameter("unknown", entry(5), requires_grad=None),
         "gone": Parameter("gone", entry(4), requires_grad=False),
     }
     right = {
         "a": Parameter("a", entry(1), requires_grad=True, aliases=("e",)),
         "b": Parameter("b", entry(2), requires_grad=False),
         "c": Parameter("c", entry(3), requires_grad=None),
+        "unknown": Parameter("unknown", entry(5), requires_grad=True),
     }
     diff = compare_states(state_of(parameters=left), state_of(parameters=right))
     assert (diff.unfrozen, diff.frozen) == (("a",), ("b",))

@@ -486,6 +486,22 @@ def older_parts(*names: str) -> Any:
     return {"step": step, "spoil": spoil}
 
 
+def older_with_generators() -> Any:
+    parts = older_parts("model", "optimizer0", "data")
+
+    def step(self: Training, s: int) -> Any:
+        loss = parts["step"](self, s)
+        if s == 1:
+            self.old["rng"] = random.getstate(), np.random.get_state(), torch.get_rng_state()
+        return loss
+
+    def spoil(self: Training, checkpoint: dict[str, Any]) -> None:
+        parts["spoil"](self, checkpoint)
+        checkpoint["rng"] = self.old["rng"]
+
+    return {"step": step, "spoil": spoil, "make_model": dropout}
+
+
 def moments_swapped(self: Training, checkpoint: dict[str, Any]) -> None:
     for state in checkpoint["optimizer0"]["state"].values():
         state["exp_avg"], state["exp_avg_sq"] = state["exp_avg_sq"], state["exp_avg"]
@@ -516,6 +532,25 @@ LOADS = (
         factory(**older_parts("model", "optimizer0")),
         names=("32 tensors hold the values of step 1, not of step 3",),
         numbers={"values_of_step": 1, "tensors": 32},
+    ),
+    Fault(
+        "the file of step 1 is loaded, with its schedule and its data",
+        "CK601",
+        factory(**COSINE, **older_parts("model", "optimizer0", "scheduler0", "data")),
+        numbers={"values_of_step": 1, "tensors": 32},
+    ),
+    Fault(
+        "the file of step 1 is loaded, and its generators",
+        "CK601",
+        factory(**older_with_generators()),
+        numbers={"values_of_step": 1},
+    ),
+    Fault(
+        "the file holds the model of step 1, and the position is lost",
+        "CK604",
+        factory(**older_parts("model"), lose=("data",)),
+        numbers={"batch_of_step": 1},
+        beside=("CK601",),
     ),
     Fault(
         "the file holds the weights of step 1",

@@ -83,6 +83,14 @@ def test_conjugate_and_negative_views_are_taken_as_they_read(dtype):
     assert linear_digest(imaginary) == linear_digest(torch.from_numpy(-numbers.imag.copy()))
 
 
+def test_a_negative_view_that_is_contiguous_is_taken_as_it_reads():
+    numbers = np.array([[1.5, -2.0], [0.0, 3.0]], np.float32)
+    negative = torch._neg_view(torch.from_numpy(numbers))
+    assert negative.is_neg() and negative.is_contiguous()
+    assert bytes(row_major_bytes(negative)) == (-numbers).tobytes()
+    assert linear_digest(negative) == linear.digest(((-numbers).tobytes(), 4))
+
+
 def test_a_parameter_and_a_tensor_in_a_graph_are_taken_without_their_graph():
     parameter = nn.Parameter(torch.tensor([1.5, -2.0]))
     assert xxh3(parameter) == xxh3_128_digest(np.array([1.5, -2.0], np.float32).tobytes())

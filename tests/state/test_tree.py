@@ -108,6 +108,15 @@ def test_each_of_these_values_has_a_text_of_its_own(place):
     assert is_plain(LEAVES[place])
 
 
+def test_one_nan_is_not_another_and_equals_itself():
+    nans = [
+        struct.unpack(">d", struct.pack(">Q", bits))[0] for bits in (0x7FF8 << 48, 0xFFF8 << 48, (0x7FF8 << 48) + 1)
+    ]
+    assert len({canonical(nan) for nan in nans}) == 3
+    assert len({canonical(complex(1, nan)) for nan in nans}) == 3
+    assert canonical([nans[0]]) == canonical([float("nan")])
+
+
 def test_containers_of_one_kind_are_one_type_whatever_their_class():
     assert canonical(OrderedDict(a=1)) == canonical({"a": 1})
     assert canonical(frozenset({1})) == canonical({1})
