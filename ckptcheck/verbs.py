@@ -38,19 +38,22 @@ def verify(
     processes run side by side. `policy` is "exact" or "state-exact". Raises UsageError for values out of range,
     TargetError for a target that cannot be used, RunFailedError where the uninterrupted run does not end.
     """
-    from ckptcheck.experiment.plan import Settings
     from ckptcheck.experiment.target import split_target
-    from ckptcheck.verdict.asking import check_freeze, check_policy
-    from ckptcheck.verdict.verification import Question, check_points, verification
+    from ckptcheck.verdict.asking import check_freeze, check_points, check_policy
 
-    points = check_points(steps, resume_at)
+    # A wrong word is refused before anything heavy is imported.
+    points, wanted, contracts = check_points(steps, resume_at), check_policy(policy, rtol, atol), check_freeze(freeze)
     split_target(target)
+
+    from ckptcheck.experiment.plan import Settings
+    from ckptcheck.verdict.verification import Question, verification
+
     settings = Settings(target, steps, points, device, resume_device, seed, deterministic, timeout_s, jobs)
     question = Question(
         quick=quick,
         repeats=max(1, repeats),
-        policy=check_policy(policy, rtol, atol),
-        freeze=check_freeze(freeze),
+        policy=wanted,
+        freeze=contracts,
         select=tuple(select),
         ignore=tuple(ignore),
     )

@@ -197,7 +197,7 @@ def check_saved(path: Path, step: int) -> None:
     """Raise TargetError when a save has left nothing at or beside its path."""
     if not path.parent.is_dir() or not any(path.parent.iterdir()):
         raise TargetError(
-            f"save({str(path)!r}) after step {step} wrote nothing there: write a file or folder at that path"
+            f"the target's save(path) after step {step} wrote nothing: it has to write a file or folder at its path"
         )
 
 

@@ -12,11 +12,11 @@ import torch
 
 from ckptcheck.experiment.job import Job
 from ckptcheck.experiment.run import Run
+from ckptcheck.state.flags import flags
 from ckptcheck.state.tensor_bytes import default_algorithm, row_major_bytes, spec_of
 from ckptcheck.trace.file import TraceWriter
 from ckptcheck.trace.items import Item
 from ckptcheck.trace.recorder import Recorder
-from ckptcheck.trace.sampling import flags
 from ckptcheck.trace.subjects import from_run
 
 

@@ -53,6 +53,9 @@ def distance(entry: Entry) -> str:
     if entry.get("section") == "rng":
         differing, size = entry.get("differing"), entry.get("numel")
         return f"{differing} of {size} bytes differ" if differing is not None else ""
+    left, right = entry.get("left"), entry.get("right")
+    if entry.get("max_abs") is None and left is not None and right is not None:
+        return f"{words.scalar(left)} on the left, {words.scalar(right)} on the right"
     return words.magnitude(entry)
 
 

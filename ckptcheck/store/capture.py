@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ckptcheck.errors import StoreError
+from ckptcheck.state.flags import flags
 from ckptcheck.state.tensor_bytes import components, default_algorithm
 from ckptcheck.store import optimizers, surroundings
 from ckptcheck.store.encoding import Encoder
@@ -67,7 +68,7 @@ def capture(live: Live, step: int | None) -> Captured:
         # Last: a user's state_dict may draw, and what a resume needs is where the generators stand afterwards.
         rng={name: encode(state, f"rng/{name}") for name, state in surroundings.generators().items()},
         modes={name: module.training for name, module in live.names.modules.items()},
-        flags=surroundings.flags(),
+        flags=flags(),
         versions=surroundings.versions(),
     )
     return Captured(manifest, plans)

@@ -1,14 +1,13 @@
 """Read a store without torch: its training state, described first and fetched late."""
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ckptcheck.errors import StoreError
-from ckptcheck.state.digest import Digest
+from ckptcheck.state.digest import PLAIN_DIGEST, Digest, plain_digest
 from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.state.training_state import SECTIONS, Entry, Group, Optimizer, Parameter, TrainingState
 from ckptcheck.state.tree import canonical, flatten
@@ -16,9 +15,6 @@ from ckptcheck.store import arrays, layout, manifest_file, payload
 from ckptcheck.store.decoding import Decoder
 from ckptcheck.store.manifest import Encoded, Manifest, OptimizerRecord
 from ckptcheck.store.payload import StoredTensor
-
-PLAIN_DIGEST: Final = "blake2b_128"
-"""The digest of plain values, over their canonical text; the same as in a trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +144,7 @@ def _entry(leaf: Any) -> Entry:
     if isinstance(leaf, StoredSparse):
         return Entry(leaf.spec, leaf.digest)
     text = leaf.text if isinstance(leaf, TorchName) else canonical(leaf)
-    digest = Digest(PLAIN_DIGEST, hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
+    digest = Digest(PLAIN_DIGEST, plain_digest(text))
     is_number = isinstance(leaf, bool | int | float) and abs(leaf) < 2**53
     return Entry(None, digest, value=leaf if is_number else text)
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from ckptcheck import __version__
-from ckptcheck.state.training_state import Scalar
 
 
 def generators() -> dict[str, Any]:
@@ -47,18 +46,6 @@ def _restore_numpy(state: Any) -> None:
     except ImportError:  # without numpy nothing draws from its generator
         return
     np.random.set_state(state)
-
-
-def flags() -> dict[str, Scalar]:
-    """Thread count, default dtype and determinism switches of this process."""
-    return {
-        "num_threads": torch.get_num_threads(),
-        "default_dtype": str(torch.get_default_dtype()),
-        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-        "cudnn_benchmark": torch.backends.cudnn.benchmark,
-        "cudnn_deterministic": torch.backends.cudnn.deterministic,
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-    }
 
 
 def versions() -> dict[str, str]:

@@ -142,14 +142,17 @@ class Hooks(AbstractContextManager["Hooks"]):
         listening = [self._listener]
 
         @apart
+        def tell(tensors: Any) -> None:
+            for loss in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
+                if isinstance(loss, torch.Tensor):  # it may be an edge of the graph
+                    listening[0].backward(loss)
+
         @wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if isinstance(tensors, Iterator):
                 tensors = tuple(tensors)
             if listening:
-                for loss in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
-                    if isinstance(loss, torch.Tensor):  # it may be an edge of the graph
-                        listening[0].backward(loss)
+                tell(tensors)
             return original(tensors, *args, **kwargs)
 
         torch.autograd.backward = backward

@@ -1,6 +1,5 @@
 """From a live tensor or value to a sample. Draws no random number and keeps no tensor."""
 
-import hashlib
 import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
@@ -9,14 +8,13 @@ import torch
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor, peek_interpreter_stack
 from torch.nn.parameter import is_lazy
 
+from ckptcheck.state.digest import plain_digest
 from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.state.tensor_bytes import components, parts_digester, spec_of
 from ckptcheck.state.training_state import Scalar
 from ckptcheck.state.tree import canonical
 from ckptcheck.trace.items import NONE, NONZERO, ZERO, Sample
 
-PLAIN_DIGEST: Final = "blake2b_128"
-"""The digest of plain values, over their canonical text."""
 _AS_IT_IS: Final = frozenset({torch.float64, torch.float32, torch.complex64, torch.complex128})
 UNINITIALISED: Final = "<uninitialised>"
 """The value of a parameter or buffer that a lazy module has yet to shape."""
@@ -94,7 +92,7 @@ def unwrapped(leaf: Any) -> Any:
 def plain(value: Any) -> Sample:
     """A sample of a plain value: by its number where it is one, else by its canonical text."""
     text = canonical(value)
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    digest = plain_digest(text)
     if isinstance(value, bool | int | float) and abs(value) < 2**53:
         return Sample(None, digest, value=value)
     return Sample(None, digest, value=value if isinstance(value, str) else text)

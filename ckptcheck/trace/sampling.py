@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ckptcheck.state.flags import flags
 from ckptcheck.state.training_state import unnamed
 from ckptcheck.state.tree import flatten
 from ckptcheck.trace.items import Item
@@ -102,15 +103,3 @@ def modes(subjects: Subjects) -> Leaves:
     yield Item("structure", "ties"), json.dumps({name: list(more) for name, more in names.aliases.items()})
     yield Item("structure", "eval"), json.dumps([name for name, one in names.modules.items() if not one.training])
     yield Item("structure", "flags"), json.dumps(flags())
-
-
-def flags() -> dict[str, Any]:
-    """Thread count, default dtype and determinism switches of this process."""
-    return {
-        "num_threads": torch.get_num_threads(),
-        "default_dtype": str(torch.get_default_dtype()),
-        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-        "cudnn_benchmark": torch.backends.cudnn.benchmark,
-        "cudnn_deterministic": torch.backends.cudnn.deterministic,
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-    }

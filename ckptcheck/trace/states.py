@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-from ckptcheck.state.digest import Digest
+from ckptcheck.state.digest import PLAIN_DIGEST, Digest
 from ckptcheck.state.training_state import SECTIONS, Entry, Group, Optimizer, Parameter, TrainingState
 from ckptcheck.trace.file import Trace
-from ckptcheck.trace.items import LOAD, PRESENCE, Item, Sample
-from ckptcheck.trace.measuring import PLAIN_DIGEST
+from ckptcheck.trace.items import LOAD, PRESENCE, STEP, Item, Sample
 
 
 def state_at(trace: Trace, step: int, moment: str) -> TrainingState:
@@ -17,7 +16,10 @@ def state_at(trace: Trace, step: int, moment: str) -> TrainingState:
     """
     if (step, moment) not in trace.moments:
         raise KeyError(f"{trace.path} has no moment {moment!r} at step {step}")
-    samples = trace.samples(step, moment)
+    return _state(trace, step, trace.samples(step, moment))
+
+
+def _state(trace: Trace, step: int, samples: dict[Item, Sample]) -> TrainingState:
     entries = _Entries(samples, trace.header["digest"])
     structure = {item.name: trace.text(sample.digest) for item, sample in samples.items() if item.kind == "structure"}
     frozen = set(json.loads(structure.get("frozen") or "[]"))
@@ -86,6 +88,27 @@ def _optimizers(entries: _Entries, described: list[dict[str, Any]]) -> tuple[Opt
         )
         for place, one in enumerate(described)
     )
+
+
+def state_after_step(trace: Trace, step: int) -> TrainingState | None:
+    """The training state after a step, from the records of that step and the next; None where they are not there.
+
+    Generators and hyperparameters are those with which the next step begins; ties and flags those of the run's
+    begin. Train and eval modes are not recorded in steps.
+    """
+    begin = next((place for place, moment in trace.moments if moment == LOAD), None)
+    if (step, STEP) not in trace.moments or (step + 1, STEP) not in trace.moments or begin is None:
+        return None
+    parts = (
+        (trace.samples(step, STEP), {"param", "buffer", "grad", "state", "schedule", "scaler", "ema", "data", "extra"}),
+        (trace.samples(step + 1, STEP), {"rng", "hyper"}),
+        (trace.samples(begin, LOAD), {"structure"}),
+        ({item: one for item, one in trace.samples(step, STEP).items() if item.kind == "structure"}, {"structure"}),
+    )
+    samples = {
+        item: one for found, kinds in parts for item, one in found.items() if item.kind in kinds and not item.part
+    }
+    return _state(trace, step, samples)
 
 
 def replaced_by_load(trace: Trace, step: int) -> frozenset[str]:

@@ -1,11 +1,34 @@
-"""Options of a question, checked."""
+"""What a user may ask for, checked before anything heavy is imported or started."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from ckptcheck.errors import UsageError
 from ckptcheck.experiment.target import CONTRACTS
-from ckptcheck.verdict.cases import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What counts as equal. With `rtol` and `atol` zero, bytes do.
+
+    An element passes when |right - left| <= atol + rtol * |left|; only tensors and numbers that training computes
+    are given a tolerance, never generators, inputs, hyperparameters or schedules.
+    """
+
+    state_exact: bool = False
+    rtol: float = 0.0
+    atol: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The policy as `--policy` names it."""
+        return "state-exact" if self.state_exact else "exact"
+
+    @property
+    def tolerant(self) -> bool:
+        """Whether a tolerance was asked for."""
+        return self.rtol > 0 or self.atol > 0
 
 
 def check_policy(policy: str, rtol: float, atol: float) -> Policy:
@@ -24,3 +47,16 @@ def check_freeze(freeze: Mapping[str, str]) -> dict[str, str]:
         if contract not in CONTRACTS:
             raise UsageError(f"--freeze {pattern}={contract} names no contract: use one of {', '.join(CONTRACTS)}")
     return dict(freeze)
+
+
+def check_points(steps: int, resume_at: Iterable[int]) -> tuple[int, ...]:
+    """The resume points ascending, half of the steps where none is given. UsageError for points outside 1..N-1."""
+    if steps < 2:
+        raise UsageError(f"--steps {steps} leaves no step to resume into: use at least 2")
+    points = tuple(sorted(set(resume_at))) or (steps // 2,)
+    outside = [point for point in points if not 1 <= point < steps]
+    if outside:
+        raise UsageError(
+            f"--resume-at {outside[0]} is outside 1..{steps - 1}: with --steps {steps} resume after one of these"
+        )
+    return points

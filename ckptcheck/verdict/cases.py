@@ -1,7 +1,7 @@
 """Cases for the rules, from the traces of an experiment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ckptcheck.comparison.bindings import bindings
 from ckptcheck.comparison.freezing import Breach, breaches
@@ -15,29 +15,7 @@ from ckptcheck.rules.case import Case, Measured, Saving
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import BUILT, LOAD, SAVED, Item
 from ckptcheck.trace.states import replaced_by_load, state_at
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What counts as equal. With `rtol` and `atol` zero, bytes do.
-
-    An element passes when |right - left| <= atol + rtol * |left|; only tensors and numbers that training computes
-    are given a tolerance, never generators, inputs, hyperparameters or schedules.
-    """
-
-    state_exact: bool = False
-    rtol: float = 0.0
-    atol: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """The policy as `--policy` names it."""
-        return "state-exact" if self.state_exact else "exact"
-
-    @property
-    def tolerant(self) -> bool:
-        """Whether a tolerance was asked for."""
-        return self.rtol > 0 or self.atol > 0
+from ckptcheck.verdict.asking import Policy
 
 
 def case_of(

@@ -4,7 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,17 +42,20 @@ def train_and_save(order: Order, progress: Progress | None) -> Result:
     assert output is not None
     _check(order)
     _refuse_existing(output)
-    with _scratch(output) as scratch:
+    with ExitStack() as stack:
+        scratch = stack.enter_context(_scratch(output))
+        # The trace is written beside its own place: what cannot be written is refused before anything is trained.
+        traced = stack.enter_context(_scratch(order.trace)) if order.trace is not None else scratch
         saved = scratch / "workdir" / "saved" / "state"
-        job = _job(order, "save", scratch, first=1, saves={order.steps: saved})
+        job = _job(order, "save", scratch, traced, first=1, saves={order.steps: saved})
         outcome = _run(job, scratch, order, progress)
         check_saved(saved, order.steps)
+        _move_trace(traced, order)
         if not outcome.facts.get("own_store"):
             (saved.parent / SIDECAR).write_text(json.dumps({"step": order.steps, "target": order.target}))
             _move(saved.parent, output)
         else:
             _move(saved, output)
-        _move_trace(scratch, order)
     return _result("save", order, outcome, {"checkpoint": str(output), "step": order.steps})
 
 
@@ -72,7 +75,7 @@ def load_and_train(order: Order, checkpoint: Path, step: int | None, progress: P
     with _scratch(order.trace) as scratch:
         loaded = scratch / "workdir" / "saved" / "state"
         _copy(checkpoint, loaded)
-        job = _job(order, "resume", scratch, first=at + 1, load_from=loaded)
+        job = _job(order, "resume", scratch, scratch, first=at + 1, load_from=loaded)
         outcome = _run(job, scratch, order, progress)
         _move_trace(scratch, order)
     return _result("resume", order, outcome, {"checkpoint": str(checkpoint), "step": at})
@@ -84,6 +87,12 @@ def _check(order: Order) -> None:
         raise UsageError(f"--steps {order.steps} trains nothing: use at least 1")
     if order.trace is not None:
         _refuse_existing(order.trace)
+        if order.output is not None and _nested(order.output.resolve(), order.trace.resolve()):
+            raise OutputError(f"{order.trace} and {order.output} are one inside the other: name two folders")
+
+
+def _nested(one: Path, other: Path) -> bool:
+    return one == other or one in other.parents or other in one.parents
 
 
 def _refuse_existing(path: Path) -> None:
@@ -109,6 +118,7 @@ def _job(
     order: Order,
     name: str,
     scratch: Path,
+    traced: Path,
     *,
     first: int,
     saves: dict[int, Path] | None = None,
@@ -126,7 +136,7 @@ def _job(
         store=order.store,
         load_from=load_from,
         saves=saves or {},
-        trace=trace_file(scratch / "trace") if order.trace is not None else None,
+        trace=trace_file(traced / "trace") if order.trace is not None else None,
     )
 
 
@@ -148,7 +158,6 @@ def _move(source: Path, target: Path) -> None:
 
 def _move_trace(scratch: Path, order: Order) -> None:
     if order.trace is not None:
-        order.trace.parent.mkdir(parents=True, exist_ok=True)
         _move(scratch / "trace", order.trace)
 
 

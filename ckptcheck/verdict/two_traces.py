@@ -1,5 +1,6 @@
 """Two traces on disk, compared and judged: digests and norms only, no values."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ckptcheck.comparison.bindings import bindings
@@ -12,8 +13,9 @@ from ckptcheck.rules.case import Case
 from ckptcheck.rules.judge import judge
 from ckptcheck.trace.file import Trace, open_traces
 from ckptcheck.trace.items import BUILT, LOAD, SAVED
-from ckptcheck.trace.states import replaced_by_load, state_at
-from ckptcheck.verdict.cases import Policy, within_tolerance
+from ckptcheck.trace.states import replaced_by_load, state_after_step, state_at
+from ckptcheck.verdict.asking import Policy
+from ckptcheck.verdict.cases import within_tolerance
 from ckptcheck.verdict.parts import trajectory_rows
 
 WHY_NO_VALUES = "traces hold digests and norms, no values: verify measures exactly"
@@ -52,6 +54,7 @@ def compare_folders(
         "left": str(left),
         "right": str(right),
         "steps": [trajectory.steps[0], trajectory.steps[-1]],
+        "policy": {"name": policy.name, "rtol": policy.rtol, "atol": policy.atol},
         "trajectory": trajectory_rows(case, WHY_NO_VALUES),
     }
     return Result(
@@ -61,10 +64,17 @@ def compare_folders(
         first_divergence=judged.place,
         cause=judged.cause,
         findings=judged.findings,
-        not_judged=(*judged.not_judged, *notes),
+        not_judged=(*(_said(one) for one in judged.not_judged), *notes),
         environment={"left": _facts(sides[0]), "right": _facts(sides[1])},
         parts=parts,
     )
+
+
+def _said(one: NotJudged) -> NotJudged:
+    """The reason in words that fit two traces."""
+    if one.code in ("CK609", "CK611"):
+        return NotJudged(one.code, "two traces do not tell saving from noise: verify makes the runs that do")
+    return one
 
 
 def _one_trace(path: Path) -> Trace:
@@ -82,10 +92,19 @@ def _span(trace: Trace) -> str:
 def _load(left: Trace, right: Trace) -> tuple[StateDiff | None, int | None]:
     """The states around a save on the left and a load on the right, where both traces have recorded them."""
     loaded = next((step for step, moment in right.moments if moment == LOAD and step > 0), None)
-    if loaded is None or (loaded, SAVED) not in left.moments:
+    if loaded is None:
         return None, None
-    return compare_states(state_at(left, loaded, SAVED), state_at(right, loaded, LOAD)), loaded
+    live = state_at(right, loaded, LOAD)
+    if (loaded, SAVED) in left.moments:
+        return compare_states(state_at(left, loaded, SAVED), live), loaded
+    after = state_after_step(left, loaded)
+    # Steps do not record modes; what the left cannot say is not held against the right.
+    return (compare_states(replace(after, modes=live.modes), live), loaded) if after is not None else (None, None)
 
 
 def _facts(trace: Trace) -> dict[str, Json]:
-    return {key: value for key, value in trace.header.items() if key in ("run", "torch", "python", "device", "digest")}
+    return {
+        key: value
+        for key, value in trace.header.items()
+        if key in ("run", "torch", "python", "device", "flags", "digest")
+    }

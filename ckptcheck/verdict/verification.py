@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.traces import TraceDiff
-from ckptcheck.errors import UsageError
 from ckptcheck.experiment.noise import Noise, assess
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed, Settings, failed
 from ckptcheck.finding import Cause, Compared, Finding, Json, NotJudged, Place, Result, Verdict
@@ -13,8 +13,8 @@ from ckptcheck.progress import Progress
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.judge import Judgement, judge
 from ckptcheck.trace.file import Trace
+from ckptcheck.verdict.asking import Policy
 from ckptcheck.verdict.cases import (
-    Policy,
     breach_cases,
     case_of,
     needs_repeat,
@@ -155,6 +155,7 @@ class _Summary:
 
     def _compared(self) -> Compared:
         parts = [case.trajectory.compared for case in self.cases if case.trajectory is not None]
+        parts += [_compared_at_load(case.load) for case in self.cases if case.load is not None]
         return Compared(
             steps=sum(one.steps for one in parts),
             parameters=max((one.parameters for one in parts), default=0),
@@ -223,6 +224,21 @@ class _Summary:
         }  # fmt: skip
 
 
+def _compared_at_load(load: StateDiff) -> Compared:
+    left, right = load.left, load.right
+    tensors = [
+        (place, name, key)
+        for place, (one, other) in enumerate(zip(left.optimizers, right.optimizers, strict=False))
+        for name, entries in one.state.items()
+        for key, entry in entries.items()
+        if entry.spec is not None and key in other.state.get(name, {})
+    ]
+    parameters = left.parameters.keys() & right.parameters.keys()
+    nbytes = sum(left.parameters[name].entry.nbytes for name in parameters)
+    nbytes += sum(left.optimizers[place].state[name][key].nbytes for place, name, key in tensors)
+    return Compared(0, len(parameters), len(tensors), nbytes)
+
+
 def _nothing() -> TraceDiff:
     return TraceDiff((), Compared(), ())
 
@@ -238,16 +254,3 @@ def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _time(one: Judgement) -> tuple[int, int]:
     saving_first = 0 if one.cause is not None and one.cause.code == "CK609" else 1
     return saving_first, one.place.step if one.place is not None and one.place.step is not None else 0
-
-
-def check_points(steps: int, resume_at: Iterable[int]) -> tuple[int, ...]:
-    """The resume points ascending, half of the steps where none is given. UsageError for points outside 1..N-1."""
-    if steps < 2:
-        raise UsageError(f"--steps {steps} leaves no step to resume into: use at least 2")
-    points = tuple(sorted(set(resume_at))) or (steps // 2,)
-    outside = [point for point in points if not 1 <= point < steps]
-    if outside:
-        raise UsageError(
-            f"--resume-at {outside[0]} is outside 1..{steps - 1}: with --steps {steps} resume after one of these"
-        )
-    return points

@@ -80,6 +80,8 @@ def test_counters_and_content_that_several_had_prove_no_permutation():
     left = optimizer([["a", "b"]], {"a": zero, "b": zero})
     right = optimizer([["a", "b"]], {"a": {**zero, "m": entry(7)}, "b": zero})
     assert bind(left, right).permuted == {}
+    three = optimizer([["a", "b", "c"]], {"a": zero, "b": zero, "c": full(3)})
+    assert bind(three, optimizer([["a", "b", "c"]], {"a": zero, "b": zero, "c": zero})).permuted == {}
     only_step = optimizer([["a", "b"]], {"a": {"step": entry(3, 1)}, "b": {"step": entry(4, 1)}})
     swapped = optimizer([["a", "b"]], {"a": {"step": entry(4, 1)}, "b": {"step": entry(3, 1)}})
     assert bind(only_step, swapped).permuted == {}

@@ -17,7 +17,8 @@ PAIRS = [("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu")]
 
 def test_one_digest_for_all_runs_follows_the_devices() -> None:
     digests = {
-        pair: Settings("t.py", 2, (1,), device=pair[0], resume_device=pair[1]).digest for pair in [*PAIRS, ("cpu", "cpu")]
+        pair: Settings("t.py", 2, (1,), device=pair[0], resume_device=pair[1]).digest
+        for pair in [*PAIRS, ("cpu", "cpu")]
     }
     assert digests == {**dict.fromkeys(PAIRS, LINEAR_128), ("cpu", "cpu"): XXH3_128}
 

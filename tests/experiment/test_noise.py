@@ -180,7 +180,9 @@ def test_a_tolerance_passes_small_differences_and_not_large_ones(target, check: 
     assert check(path, steps=6, resume_at=[3], rtol=1e-3, atol=1e-6).verdict is Verdict.PASS
 
 
-FORGETS = NOISY.replace("    return run\n", """
+FORGETS = NOISY.replace(
+    "    return run\n",
+    """
     def save(path):
         torch.save([run.model.state_dict(), run.optimizer.state_dict()], path)
     def load(path):
@@ -188,13 +190,17 @@ FORGETS = NOISY.replace("    return run\n", """
         {load}
     run.save, run.load = save, load
     return run
-""")
+""",
+)
 
 
 @pytest.mark.parametrize("policy", ["exact", "state-exact"])
 def test_noise_from_the_first_step_on_hides_no_fault_of_the_load(policy: str, target, check: Callable) -> None:
     noisy = FORGETS.replace("{first}", "1").replace("{size}", "1e-9")
-    broken, whole = noisy.replace("{load}", "pass"), noisy.replace("{load}", "run.optimizer.load_state_dict(torch.load(path)[1])")
+    broken, whole = (
+        noisy.replace("{load}", "pass"),
+        noisy.replace("{load}", "run.optimizer.load_state_dict(torch.load(path)[1])"),
+    )
     result = check(target(HEAD + broken, name="broken"), steps=6, resume_at=[3], policy=policy)
     assert (result.verdict, result.cause.code) == (Verdict.FAIL, "CK201")
     assert (result.first_divergence.step, result.first_divergence.stage) == (3, "load")

@@ -39,9 +39,11 @@ def test_a_resume_that_forgets_is_found_by_compare_alone(forked: None, tmp_path:
     result = compare(tmp_path / "whole_trace", tmp_path / "rest")
     assert result.verdict is Verdict.FAIL
     assert result.first_divergence is not None
-    assert result.first_divergence.step == 5
+    assert result.cause is not None
+    assert result.cause.code == "CK201"
+    assert (result.first_divergence.step, result.first_divergence.stage) == (4, "load")
     assert result.parts["trajectory"][0]["max_abs"] is None  # type: ignore[index, call-overload]
-    assert "no values" in result.parts["trajectory"][0]["reason"]  # type: ignore[index, call-overload, operator]
+    assert any("no values" in row["reason"] for row in result.parts["trajectory"])  # type: ignore[index, call-overload, operator]
 
 
 def test_a_users_own_file_needs_to_be_told_its_step(forked: None, tmp_path: Path) -> None:
@@ -60,6 +62,12 @@ def test_what_exists_is_never_written_over(forked: None, tmp_path: Path) -> None
         save("fixtures/store_mlp.py", steps=2, output=tmp_path / "taken")
     with pytest.raises(OutputError, match="never written over"):
         save("fixtures/store_mlp.py", steps=2, output=tmp_path / "new", trace=tmp_path / "taken")
+    with pytest.raises(OutputError, match="one inside the other"):
+        save("fixtures/store_mlp.py", steps=2, output=tmp_path / "new", trace=tmp_path / "new")
+    with pytest.raises(OutputError, match="one inside the other"):
+        save("fixtures/store_mlp.py", steps=2, output=tmp_path / "new", trace=tmp_path / "new" / "trace")
+    with pytest.raises(OutputError, match="cannot be written"):
+        save("fixtures/store_mlp.py", steps=2, output=tmp_path / "new", trace=Path("/proc/trace"))
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
@@ -100,7 +108,13 @@ def test_traces_without_a_common_step_are_no_pass(forked: None, tmp_path: Path) 
 
 def test_unlike_digests_are_never_compared(forked: None, tmp_path: Path) -> None:
     for digest in ("xxh3_128", "linear_128"):
-        save("fixtures/store_mlp.py", steps=2, output=tmp_path / digest, trace=tmp_path / f"{digest}_trace", digest=digest)
+        save(
+            "fixtures/store_mlp.py",
+            steps=2,
+            output=tmp_path / digest,
+            trace=tmp_path / f"{digest}_trace",
+            digest=digest,
+        )
     with pytest.raises(TraceError, match="--digest"):
         compare(tmp_path / "xxh3_128_trace", tmp_path / "linear_128_trace")
 

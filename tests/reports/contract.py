@@ -31,6 +31,10 @@ def number(value: Any) -> bool:
     return (isinstance(value, (int, float)) and not isinstance(value, bool)) or value in ("nan", "inf", "-inf")
 
 
+def scalar(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str))
+
+
 def index(value: Any) -> bool:
     return isinstance(value, list) and all(map(count, value))
 
@@ -66,7 +70,9 @@ NUMBERS = {name: or_null(check) for name, check in {
     "max_ulp": count, "median_ulp": count, "sign_flips": count, "nan": count, "inf": count,
 }.items()}  # fmt: skip
 PLACE = {"run": said, "step": count, "stage": stage, "section": said, "parameter": or_null(text), "key": or_null(text),
-         "optimizer": or_null(count)}  # fmt: skip
+         "optimizer": or_null(count), "kind": {"added", "removed", "changed"}.__contains__,
+         "left": or_null(scalar), "right": or_null(scalar),
+         "left_norm": or_null(number), "right_norm": or_null(number)}  # fmt: skip
 RUN = {"name": said, "status": said, "seconds": number, "training_s": number, "recording_s": number}
 
 

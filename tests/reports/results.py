@@ -26,10 +26,11 @@ def _apart(step: int, section: str, parameter: str | None, key: str | None, **nu
     """Return an entry of a trajectory; at the load where `step` is 10."""
     place = {"run": "resumed@10", "step": step, "stage": "load" if step == 10 else section, "section": section}
     names = {"parameter": parameter, "key": key, "optimizer": 0 if section == "state" else None}
-    return place | names | dict.fromkeys(_NUMBERS) | numbers
+    sides = {"kind": "changed", "left": None, "right": None, "left_norm": None, "right_norm": None}
+    return place | names | sides | dict.fromkeys(_NUMBERS) | numbers
 
 
-_NOT_THERE = {"reason": "not a tensor on both sides, or of another shape"}
+_NOT_THERE = {"kind": "removed", "left_norm": 0.5, "reason": "on one side only"}
 _NO_VALUES = {"reason": "traces hold digests and norms, no values: verify measures exactly"}
 _TRAJECTORY = [
     _apart(10, "grad", _WEIGHT, None, **_NOT_THERE),

@@ -12,9 +12,9 @@ from tests.rules.trainings import WIDTH, Growing, Tied, Training, TwoModels, ada
 from tests.rules.trials import Trials
 
 
-def optimizers(make: Any) -> Any:
-    """An optimizer over parameters chosen from (name, parameter) pairs."""
-    return {"make_optimizers": lambda self: [torch.optim.AdamW(make(dict(self.model.named_parameters())), lr=0.01)]}
+def optimizers(choose: Any, kind: type[torch.optim.Optimizer] = torch.optim.AdamW) -> Any:
+    """An optimizer over parameters chosen by their names."""
+    return {"make_optimizers": lambda self: [kind(choose(dict(self.model.named_parameters())), lr=0.01)]}
 
 
 def reversed_order(named: dict[str, nn.Parameter]) -> list[nn.Parameter]:
@@ -198,6 +198,14 @@ FAULTS = (
             "only_when_saved": ["layers.0.bias", "layers.0.weight"],
             "only_after_load": ["layers.2.bias", "layers.2.weight"],
         },
+    ),
+    Fault(
+        "another selection of the same length, without any state",
+        "CK302",
+        factory(**optimizers(by_name_of("layers.0"), kind=torch.optim.SGD)),
+        factory(**optimizers(by_name_of("layers.1"), kind=torch.optim.SGD)),
+        where={"optimizer": 0, "parameter": "layers.1.bias"},
+        numbers={"permutation": {}, "only_when_saved": ["layers.0.bias", "layers.0.weight"]},
     ),
     Fault(
         "the last parameter is in no group",

@@ -587,6 +587,23 @@ def test_a_wrong_schedule_does_not_hide_that_the_decay_changed(trial):
     assert [one.where.key for one in found.of("CK306")] == ["weight_decay"]
 
 
+def test_a_rate_that_a_late_constructor_moved_is_not_told_twice(trial):
+    late = {"start_factor": 0.1, "total_iters": 10}
+    found = trial(
+        factory(make_schedulers=schedule(LinearLR, **late), after_load=built_after_the_load(LinearLR, **late))
+    )
+    assert [one.code for one in found.judgement.findings if one.severity != Severity.INFO] == ["CK602"]
+
+
+def test_a_rate_that_the_next_step_sets_anyway_is_not_the_cause_of_another_fault(trial):
+    def step(self: Training, s: int) -> Any:
+        in_every_group(lr=0.01 / s)(self)
+        return Training.step(self, s)
+
+    found = trial(factory(step=step, after_load=in_every_group(lr=0.3), lose=("data",)))
+    assert found.codes == ["CK604"]
+
+
 def test_lost_gradients_are_told_beside_a_lost_counter(trial):
     def counted(self: Accumulating) -> None:
         self.extra = {"seen": Counter()}
@@ -621,3 +638,9 @@ def test_one_cycle_lost_names_what_it_moves(trial):
     found = trial(factory(make_schedulers=schedule(OneCycleLR, max_lr=0.1, total_steps=20), lose=("scheduler0",)))
     assert found.code == "CK602"
     assert found.of("CK306") == []
+
+
+def test_a_counter_that_does_not_explain_which_batch_came_is_not_a_repeated_step(trial):
+    found = trial(factory(Counting, spoil=counter_off_by(-1), lose=("data",)))
+    assert found.code == "CK604"
+    assert found.of("CK612") == []

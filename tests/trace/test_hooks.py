@@ -81,22 +81,16 @@ def test_hooks_that_cannot_be_laid_leave_nothing_behind():
     assert hooks_of(nn.Linear(1, 1))[2:] == before
 
 
-def test_a_backward_that_somebody_wrapped_meanwhile_stays_theirs_and_ours_falls_silent(tmp_path):
-    original, model = torch.autograd.backward, nn.Linear(2, 1)
-
-    def step(_):
-        ours = torch.autograd.backward
-        torch.autograd.backward = theirs = functools.partial(ours)
-        kept.append(theirs)
-        model(torch.ones(1, 2)).sum().backward()
-
-    kept = []
+def test_a_backward_that_somebody_wrapped_meanwhile_stays_theirs_and_ours_falls_silent():
+    original, model, heard = torch.autograd.backward, nn.Linear(2, 1), []
     try:
-        samples = step_samples(tmp_path, step, model=model)
-        assert torch.autograd.backward is kept[0]
-        assert len(kind(samples, "loss")) == 1
-        model(torch.ones(1, 2)).sum().backward()
-        assert model.bias.grad.item() == 2
+        with Hooks(from_run(Run(model, print)), SimpleNamespace(backward=heard.append, gradient=print, forward=print)):
+            theirs = torch.autograd.backward = functools.partial(torch.autograd.backward)
+            model.weight.sum().backward()
+        assert torch.autograd.backward is theirs and len(heard) == 1
+        model.weight.sum().backward()
+        assert len(heard) == 1
+        assert model.weight.grad.tolist() == [[2.0, 2.0]]
     finally:
         torch.autograd.backward = original
 
@@ -229,6 +223,27 @@ def test_a_compiled_model_keeps_its_whole_graph_and_its_inputs_are_recorded(tmp_
         other.step()
         assert samples[Item("param", "layers.0.weight")].digest == of(twin.layers[0].weight)
         assert samples[Item("grad", "layers.0.weight")].digest == of(twin.layers[0].weight.grad)
+    torch._dynamo.reset()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_model_compiled_in_place_while_it_is_recorded_keeps_its_whole_graph(tmp_path):
+    torch._dynamo.reset()
+    model = Net()
+    twin = copy.deepcopy(model)
+    model.compile(backend="eager", fullgraph=True)
+
+    def step(n):
+        loss = model(torch.full((4, 2), float(n))).sum()
+        loss.backward()
+        return loss
+
+    trace = record(tmp_path, Run(model, step), steps=2)
+    for n in (1, 2):
+        twin(torch.full((4, 2), float(n))).sum().backward()
+        samples = trace.samples(n, STEP)
+        assert samples[Item("grad", "layers.0.weight")].digest == of(twin.layers[0].weight.grad)
+        assert samples[Item("buffer", "layers.1.running_mean")].digest == of(twin.layers[1].running_mean)
     torch._dynamo.reset()
 
 

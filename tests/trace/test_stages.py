@@ -634,10 +634,11 @@ def test_a_tap_gets_every_dense_tensor_of_a_moment_alive(tmp_path):
         F.mse_loss(model(torch.tensor([1, 2])), torch.zeros(2, 2)).backward()
         optimizer.step()
 
-    trace = record(tmp_path, Run(model, step, optimizer), tap=tap)
+    run = Run(model, step, optimizer, extra={"sparse": {"t": torch.eye(2).to_sparse()}})
+    trace = record(tmp_path, run, tap=tap)
     for n, moment in ((0, LOAD), (1, STEP)):
         samples = trace.samples(n, moment)
-        dense = {item for item, one in samples.items() if one.spec is not None and item.kind != "grad"}
+        dense = {item for item, one in samples.items() if one.spec is not None and item.kind not in ("grad", "extra")}
         assert {item: digest for s, m, item, digest in tapped if (s, m) == (n, moment)} == {
             item: samples[item].digest for item in dense
         }
