@@ -1,7 +1,8 @@
 """Two traces compared step by step and stage by stage, by name; memory does not grow with tensors x steps read."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ckptcheck.comparison.groups import match_groups, parse_groups
@@ -11,6 +12,12 @@ from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import STEP, Item, Sample
 
+WHOLE_STEPS: Final = 2
+"""Differing steps of which every difference is kept."""
+KEPT_A_KIND: Final = 64
+"""Differences of one kind of tensor that are kept of each later step."""
+MANY: Final = frozenset({"param", "grad", "state", "buffer", "ema"})
+"""Kinds of which a model has very many."""
 UNMATCHED: Final = 1000
 """Added to the number of a right group that has no partner on the left."""
 FLAGS: Final = frozenset({"foreach", "fused", "capturable", "differentiable"})
@@ -55,6 +62,7 @@ class TraceDiff:
     drawn: frozenset[str] = frozenset()
     left_only: tuple[int, ...] = ()
     right_only: tuple[int, ...] = ()
+    left_out: int = 0
 
     @property
     def first(self) -> Difference | None:
@@ -75,7 +83,7 @@ class TraceDiff:
             if floor.get(one.item, one.step + 1) > one.step
             and not (one.item.kind == "rng" and one.item.name not in self.drawn)
         )
-        return TraceDiff(self.steps, self.compared, kept, self.drawn, self.left_only, self.right_only)
+        return replace(self, differences=kept)
 
     def floor(self) -> dict[Item, int]:
         """For a pair of equal runs: each item that differs, with the first step at which it does."""
@@ -100,9 +108,13 @@ class _Count:
             self.nbytes += sample.spec.nbytes
 
 
-def compare_traces(left: Trace, right: Trace, first: int | None = None, last: int | None = None) -> TraceDiff:
+def compare_traces(
+    left: Trace, right: Trace, first: int | None = None, last: int | None = None, *, every: bool = False
+) -> TraceDiff:
     """Compare all steps from `first` to `last` that both traces have; all of them where None.
 
+    Of a step after the first two that differ, at most `KEPT_A_KIND` differing tensors of each kind are kept, unless
+    `every` one is asked for; `left_out` counts the others.
     Raises TraceError when the digests were made by different algorithms.
     """
     if left.header["digest"] != right.header["digest"]:
@@ -114,8 +126,15 @@ def compare_traces(left: Trace, right: Trace, first: int | None = None, last: in
     last = last if last is not None else min(left.steps[-1:] + right.steps[-1:], default=0)
     spans = [{step for step in trace.steps if first <= step <= last} for trace in (left, right)]
     count = _Count()
-    differences = [one for step in sorted(spans[0] & spans[1]) for one in _compare_step(left, right, step, count)]
     steps = tuple(sorted(spans[0] & spans[1]))
+    differences: list[Difference] = []
+    differing_steps = left_out = 0
+    for step in steps:
+        found = _compare_step(left, right, step, count)
+        kept = found if every or differing_steps < WHOLE_STEPS else _bounded(found)
+        differences += kept
+        differing_steps += bool(found)
+        left_out += len(found) - len(kept)
     return TraceDiff(
         steps=steps,
         compared=Compared(len(steps), len(count.parameters), len(count.state), count.nbytes),
@@ -123,7 +142,19 @@ def compare_traces(left: Trace, right: Trace, first: int | None = None, last: in
         drawn=frozenset(_drawn(left, steps) | _drawn(right, steps)),
         left_only=tuple(sorted(spans[0] - spans[1])),
         right_only=tuple(sorted(spans[1] - spans[0])),
+        left_out=left_out,
     )
+
+
+def _bounded(found: list[Difference]) -> list[Difference]:
+    # 20,000 tensors that differ over 1,000 steps would fill the memory, and say no more than the first few.
+    seen: Counter[str] = Counter()
+    kept = []
+    for one in found:
+        seen[one.item.kind] += 1
+        if one.item.kind not in MANY or seen[one.item.kind] <= KEPT_A_KIND:
+            kept.append(one)
+    return kept
 
 
 def _compare_step(left: Trace, right: Trace, step: int, count: _Count) -> list[Difference]:

@@ -1,7 +1,7 @@
 """What equal runs say: the noise floor, and what saving does to the run that saves."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ckptcheck.comparison.traces import Difference, TraceDiff, compare_traces
@@ -68,7 +68,7 @@ class Noise:
 
 
 def _replace(diff: TraceDiff, differences: Iterable[Difference]) -> TraceDiff:
-    return TraceDiff(diff.steps, diff.compared, tuple(differences), diff.drawn, diff.left_only, diff.right_only)
+    return replace(diff, differences=tuple(differences))
 
 
 def _gap(one: Difference) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ckptcheck.finding import Severity
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.rule import Evidence, rule
-from ckptcheck.rules.words import at_load, count, kept, names, place_of, shown
+from ckptcheck.rules.words import at_load, count, differ, kept, names, place_of, shown
 
 
 @rule("CK201", "optimizer-state-absent", Severity.ERROR, "load")
@@ -108,7 +108,7 @@ def ema_state_inconsistent(case: Case) -> Iterator[Evidence]:
     if differing and case.other_step is None:
         paths = [one.name for one in differing]
         yield Evidence(
-            f"{count(differing, 'EMA entry', 'EMA entries')} differ after the load: {names(paths)}",
+            f"{count(differing, 'EMA entry', 'EMA entries')} {differ(differing)} after the load: {names(paths)}",
             at_load(case.step, key=paths[0]),
             {"entries": kept(paths), "saved": shown(differing[0].left), "loaded": shown(differing[0].right)},
             "save the EMA's state_dict and load it",

@@ -7,7 +7,7 @@ from ckptcheck.finding import Severity
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.numbers import narrowed_to
 from ckptcheck.rules.rule import Evidence, rule
-from ckptcheck.rules.words import at_load, count, kept, modules, names, shown
+from ckptcheck.rules.words import at_load, count, differ, kept, modules, names, shown
 
 
 @rule("CK601", "load-not-faithful", Severity.ERROR, "load")
@@ -34,7 +34,7 @@ def load_not_faithful(case: Case) -> Iterator[Evidence]:
     if left:
         one = left[0]
         yield Evidence(
-            f"{count(left, 'entry', 'entries')} differ after the load: "
+            f"{count(left, 'entry', 'entries')} {differ(left)} after the load: "
             f"{names(f'{entry.name}.{entry.key}' if entry.key else entry.name for entry in left)}",
             at_load(case.step, parameter=one.name, key=one.key or None, optimizer=one.optimizer),
             {"saved": shown(one.left), "loaded": shown(one.right), "entries": len(left)},

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from ckptcheck.finding import Finding, Severity
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.table import BY_CODE
-from ckptcheck.rules.words import at_load, count, kept, modules, names
+from ckptcheck.rules.words import at_load, count, differ, generators, kept, modules, names
 
 CODE_OF_SECTION = {
     "param": "CK601",
@@ -25,9 +25,7 @@ WORDS: dict[str, Callable[[list[str]], str]] = {
     "grad": lambda found: (
         f"gradients of {count(found, 'parameter')} left over when it was saved are not there after the load"
     ),
-    "rng": lambda found: (
-        f"the {' and '.join(found)} generator differs, and nothing draws from it in the compared steps"
-    ),
+    "rng": lambda found: f"{generators(found)} {differ(found)}, and nothing draws from it in the compared steps",
 }
 
 
@@ -40,7 +38,11 @@ def differences_without_effect(case: Case) -> Iterator[Finding]:
         sections.setdefault(one.section, []).append(f"{one.name}.{one.key}".strip("."))
     for section, found in sections.items():
         words = WORDS.get(section)
-        said = words(found) if words else f"{count(found, 'entry', 'entries')} of {section} differ: {names(found)}"
+        said = (
+            words(found)
+            if words
+            else f"{count(found, 'entry', 'entries')} of {section} {differ(found)}: {names(found)}"
+        )
         yield _warning(CODE_OF_SECTION[section], case, said, found)
     reordered = [
         str(place) for place, _, _, match in case.load.optimizers if match.same_members and not match.same_order

@@ -10,7 +10,7 @@ from ckptcheck.rules.binding import constructed_late
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.origin import drawn_otherwise_within, of_other_step, repeated_step, shifted_rate
 from ckptcheck.rules.rule import Evidence, rule
-from ckptcheck.rules.words import at_load, count, kept, names, place_of, shown
+from ckptcheck.rules.words import at_load, brief, count, differ, generators, kept, names, place_of, shown
 
 Entries: TypeAlias = tuple[EntryDifference, ...]
 
@@ -69,16 +69,22 @@ def _schedule_numbers(case: Case, entries: Entries, rates: list[EntryDifference]
 def _schedule_message(numbers: dict[str, Json], state_differs: bool) -> str:
     rates = ""
     if "saved_rate" in numbers:
-        rates = f"; its rate was {numbers['saved_rate']} when saved and is {numbers['loaded_rate']} after the load"
+        saved, loaded = brief(numbers["saved_rate"]), brief(numbers["loaded_rate"])
+        rates = f"; its rate was {saved} when saved and is {loaded} after the load"
     if "left_rate" in numbers:
         rates += (
-            f"; at step {numbers['rate_at_step']} the uninterrupted run has rate {numbers['left_rate']}, "
-            f"the resumed one {numbers['right_rate']}"
+            f"; at step {numbers['rate_at_step']} the uninterrupted run has rate {brief(numbers['left_rate'])}, "
+            f"the resumed one {brief(numbers['right_rate'])}"
         )
     if not state_differs:
         return f"the schedule was built after the optimizer was loaded, and its constructor moved the rate{rates}"
-    offset = f" by {numbers['offset']} steps" if numbers.get("offset") else ""
-    return f"the schedule is off{offset} after the load{rates}"
+    return f"the schedule is {_offset(numbers.get('offset'))} after the load{rates}"
+
+
+def _offset(steps: Json) -> str:
+    if not isinstance(steps, int) or steps == 0:
+        return "off"
+    return f"{abs(steps)} step{'' if abs(steps) == 1 else 's'} {'behind' if steps < 0 else 'ahead'}"
 
 
 def _rate_evidence(case: Case, first: Difference) -> Evidence:
@@ -107,7 +113,7 @@ def rng_diverged(case: Case) -> Iterator[Evidence]:
                  if (one.name in drawn or case.trajectory is None) and not of_other_step(case, one)]  # fmt: skip
     if differing and case.seeded:
         yield Evidence(
-            f"the {' and '.join(differing)} generator {'is' if len(differing) == 1 else 'are'} in another state after "
+            f"{generators(differing)} {'is' if len(differing) == 1 else 'are'} in another state after "
             "the load than when it was saved, and the steps that follow draw from it",
             at_load(case.step, key=differing[0]),
             {"generators": kept(differing)},
@@ -179,7 +185,7 @@ def buffers_diverged(case: Case) -> Iterator[Evidence]:
     if entries and case.other_step is None:
         found = [one.name for one in entries]
         yield Evidence(
-            f"{count(found, 'buffer')} differ after the load: {names(found)}",
+            f"{count(found, 'buffer')} {differ(found)} after the load: {names(found)}",
             at_load(case.step, key=found[0]),
             {"buffers": kept(found), "saved": shown(entries[0].left), "loaded": shown(entries[0].right)},
             "save model.state_dict(), not named_parameters(), and load it strictly",

@@ -36,6 +36,21 @@ def count(values: Sequence[object], one: str, many: str | None = None) -> str:
     return f"{len(values)} {one if len(values) == 1 else many or one + 's'}"
 
 
+def differ(values: Sequence[object]) -> str:
+    """The verb for that many: "differs" for one."""
+    return "differs" if len(values) == 1 else "differ"
+
+
+def generators(listed: Sequence[str]) -> str:
+    """Generators by name: "the torch generator", "the numpy and python generators"."""
+    return f"the {' and '.join(listed)} generator{'' if len(listed) == 1 else 's'}"
+
+
+def brief(value: Json) -> str:
+    """A number for a sentence: seven digits of a float; the evidence has it whole."""
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
 def at_load(step: int, **place: object) -> Place:
     """A place right after the load at step k."""
     return Place(step=step, stage=LOAD, **place)  # type: ignore[arg-type]

@@ -67,8 +67,9 @@ def optimizer_state(subjects: Subjects, place: int) -> Leaves:
 
 
 def _entries(name: str, entries: Any, place: int) -> Leaves:
-    for key, leaf in flatten(entries):
-        yield Item("state", name, key, place), leaf
+    if entries:  # looking an entry up leaves an empty one behind, which holds nothing
+        for key, leaf in flatten(entries):
+            yield Item("state", name, key, place), leaf
 
 
 def sections(subjects: Subjects) -> Leaves:

@@ -31,7 +31,7 @@ def case_of(
         return Case(run.name, run.step, raised=raised), ""
     saved = experiment.traces[run.source]
     load = compare_states(state_at(saved, run.step, SAVED), state_at(right, run.step, LOAD))
-    whole = compare_traces(left, right, first=run.step + 1)
+    whole = compare_traces(left, right, first=run.step + 1, every=policy.tolerant)
     trajectory = judged_part(whole, noise, policy, experiment.settings.devices)
     measured: Measured = {}
     missing = ""

@@ -29,7 +29,7 @@ def compare_folders(
     Raises TraceError where one is no trace, or both have no step in common.
     """
     sides = [_one_trace(path) for path in (left, right)]
-    trajectory = compare_traces(sides[0], sides[1]).without({})
+    trajectory = compare_traces(sides[0], sides[1], every=policy.tolerant).without({})
     if not trajectory.steps:
         spans = [_span(side) for side in sides]
         raise TraceError(f"{left} holds {spans[0]}, {right} {spans[1]}: no step in common, nothing can be compared")
@@ -56,6 +56,7 @@ def compare_folders(
         "steps": [trajectory.steps[0], trajectory.steps[-1]],
         "policy": {"name": policy.name, "rtol": policy.rtol, "atol": policy.atol},
         "trajectory": trajectory_rows(case, WHY_NO_VALUES),
+        "trajectory_left_out": trajectory.left_out,
     }
     return Result(
         command="compare",

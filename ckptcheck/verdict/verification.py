@@ -216,6 +216,7 @@ class _Summary:
             "resume_at": list(settings.resume_at),
             "policy": {"name": policy.name, "rtol": policy.rtol, "atol": policy.atol},
             "trajectory": rows,
+            "trajectory_left_out": sum(one.trajectory.left_out for one in self.cases if one.trajectory is not None),
             "magnitudes": [row for case, why in zip(self.cases, self.missing, strict=True)
                            for row in first_magnitudes(trajectory_rows(case, why))],
             "crossed": crossed(self.experiment.traces[REFERENCE], settings.resume_at, settings.steps,
