@@ -10,7 +10,7 @@ from ckptcheck.errors import TraceError
 from ckptcheck.finding import Compared
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.trace.file import Trace
-from ckptcheck.trace.items import STEP, Item, Sample
+from ckptcheck.trace.items import END, STEP, Item, Sample
 
 WHOLE_STEPS: Final = 2
 """Differing steps of which every difference is kept."""
@@ -51,9 +51,10 @@ class Difference(NamedTuple):
 class TraceDiff:
     """What differs between two traces over the steps that both have.
 
-    `differences` are in order of step, stage and name. `steps` are those compared. `drawn` are the generators
-    that either side drew from within them. `left_only` and `right_only` are steps between the first and last
-    compared one that only one side has.
+    `differences` are in order of step, stage and name. `steps` are those compared. `drawn` are the generators that
+    either side drew from within them, without those that it set anew in the first of them. `left_only` and
+    `right_only` are steps between the first and last compared one that only one side has. `left_out` counts
+    differences that were seen and not kept. In `differences`, the value of a structure is its JSON text.
     """
 
     steps: tuple[int, ...]
@@ -135,15 +136,43 @@ def compare_traces(
         differences += kept
         differing_steps += bool(found)
         left_out += len(found) - len(kept)
+    reseeded = _reseeded(left, right, steps, differences)
+    differences = [one for one in differences if (one.step, one.item) not in reseeded]
+    set_anew = {item.name for step, item in reseeded if step == steps[0]}
     return TraceDiff(
         steps=steps,
         compared=Compared(len(steps), len(count.parameters), len(count.state), count.nbytes),
         differences=tuple(differences),
-        drawn=frozenset(_drawn(left, steps) | _drawn(right, steps)),
+        drawn=frozenset((_drawn(left, steps) | _drawn(right, steps)) - set_anew),
         left_only=tuple(sorted(spans[0] - spans[1])),
         right_only=tuple(sorted(spans[1] - spans[0])),
         left_out=left_out,
     )
+
+
+def _reseeded(
+    left: Trace, right: Trace, steps: tuple[int, ...], differences: list[Difference]
+) -> set[tuple[int, Item]]:
+    """Generators, with steps, that differ when the step begins and agree when it ends: it has set them anew.
+
+    Two streams never meet again by drawing, so a run that seeds at the start of each step differs only until then.
+    """
+    apart = {(one.step, one.item) for one in differences if one.item.kind == "rng"}
+    found = set()
+    for step, item in apart:
+        if step != steps[-1]:
+            agree = (step + 1, item) not in apart
+        else:
+            ends = [trace.digest(*_after(trace, step), item) for trace in (left, right)]
+            agree = ends[0] is not None and ends[0] == ends[1]
+        if agree:
+            found.add((step, item))
+    return found
+
+
+def _after(trace: Trace, step: int) -> tuple[int, str]:
+    """The moment at which the generators are as a step has left them."""
+    return (step + 1, STEP) if (step + 1, STEP) in trace.moments else (step, END)
 
 
 def _bounded(found: list[Difference]) -> list[Difference]:
@@ -235,8 +264,7 @@ def _drawn(trace: Trace, steps: tuple[int, ...]) -> set[str]:
     """The generators whose state changed within the steps."""
     if not steps:
         return set()
-    moments = [(step, STEP) for step in steps]
-    moments.append((steps[-1] + 1, STEP) if (steps[-1] + 1, STEP) in trace.moments else (steps[-1], "end"))
+    moments = [*((step, STEP) for step in steps), _after(trace, steps[-1])]
     names = {item.name for item, _ in trace.tensors() if item.kind == "rng"}
     drawn = set()
     for name in names:

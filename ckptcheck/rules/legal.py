@@ -25,7 +25,7 @@ WORDS: dict[str, Callable[[list[str]], str]] = {
     "grad": lambda found: (
         f"gradients of {count(found, 'parameter')} left over when it was saved are not there after the load"
     ),
-    "rng": lambda found: f"{generators(found)} {differ(found)}, and nothing draws from it in the compared steps",
+    "rng": lambda found: f"{generators(found)} {differ(found)}, and nothing draws from there in the compared steps",
 }
 
 

@@ -49,13 +49,15 @@ def main(steps: int, repeats: int) -> None:
     peer = [[whole, whole] if side_by_side == 2 else [whole], [[*plain, str(half + 1), str(steps)]]]
     if side_by_side == 1:
         peer.insert(0, [whole])
-    verify = [sys.executable, "-m", "ckptcheck", "verify", TARGET, "--steps", str(steps), "--resume-at", str(half), "-q"]
+    options = ["--steps", str(steps), "--resume-at", str(half), "-q"]
+    verify = [sys.executable, "-m", "ckptcheck", "verify", TARGET, *options]
     environment = os.environ | {"OMP_NUM_THREADS": threads}
     ratios = []
     for turn in range(repeats):
         pair = timed(peer, environment), timed([[verify]], environment)
         ratios.append(pair[1] / pair[0])
-        print(f"turn {turn + 1}: training alone {pair[0]:.1f} s, verify {pair[1]:.1f} s, ratio {ratios[-1]:.3f}", flush=True)
+        told = f"training alone {pair[0]:.1f} s, verify {pair[1]:.1f} s, ratio {ratios[-1]:.3f}"
+        print(f"turn {turn + 1}: {told}", flush=True)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"verify / training alone, median of {repeats}: {statistics.median(ratios):.3f} ({threads} thread(s) a run)")
     print(f"largest process: {peak:.0f} MiB")

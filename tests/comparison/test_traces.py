@@ -75,7 +75,6 @@ def test_equal_traces_have_no_difference_and_everything_is_counted(compare):
         (Item("ema", "updates"), plain(3), plain(0)),
         (Item("data", "position"), plain(3), plain(0)),
         (Item("extra", "best"), plain(3), plain(0)),
-        (RNG, tensor(1), tensor(2)),
         (hyper("lr"), plain(0.1), plain(0.2)),
         (hyper("lr", 1), plain(0.1), None),
         (Item("structure", "frozen"), plain('["w"]'), plain("[]")),
@@ -237,3 +236,18 @@ def test_a_difference_knows_its_place_in_time():
 def test_frozen_sets_are_told_with_their_names(compare):
     diff = compare(steps({**frozen("w"), W: tensor(1)}), steps({**frozen(), W: tensor(1)}))
     assert (diff.first.left.value, diff.first.right.value) == ('["w"]', "[]")
+
+
+def test_a_generator_apart_to_the_end_is_a_difference_and_one_that_a_step_sets_anew_is_none(compare):
+    def drawing(*seeds):
+        return steps(*({**IN_ONE, RNG: tensor(seed)} for seed in seeds))
+
+    apart = compare(drawing(1, 2, 3), drawing(1, 8, 9))
+    assert places(apart) == [(2, RNG), (3, RNG)]
+    assert apart.drawn == {"torch"}
+    anew = compare(drawing(1, 2, 3), drawing(7, 2, 3))
+    assert places(anew) == []
+    assert anew.drawn == set()
+    later = compare(drawing(1, 2, 3), drawing(1, 8, 3))
+    assert places(later) == []
+    assert later.drawn == {"torch"}

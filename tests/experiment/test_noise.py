@@ -213,3 +213,25 @@ def test_an_ignored_code_hides_no_divergence(target, check: Callable) -> None:
     result = check(target(HEAD + broken), steps=6, resume_at=[3], ignore=["CK"])
     assert (result.verdict, result.exit_code, result.cause, result.findings) == (Verdict.FAIL, 1, None, ())
     assert result.first_divergence.step == 4
+
+
+PER_STEP = (
+    FORGETS.replace(
+        "    def shake(s):\n",
+        """    def shake(s):
+        torch.manual_seed(1000 + s)
+        run.model.weight.grad.add_(torch.rand(4, 4))
+""",
+    )
+    .replace("{first}", "9")
+    .replace("{size}", "0")
+)
+
+
+def test_a_run_that_seeds_in_every_step_needs_no_generator_restored(target, check: Callable) -> None:
+    whole = PER_STEP.replace("{load}", "run.optimizer.load_state_dict(torch.load(path)[1]); torch.rand(7)")
+    result = check(target(HEAD + whole, name="whole"), steps=6, resume_at=[3, 5])
+    assert (result.verdict, result.cause) == (Verdict.PASS, None)
+    result = check(target(HEAD + PER_STEP.replace("{load}", "torch.rand(7)"), name="broken"), steps=6, resume_at=[3])
+    assert result.cause.code == "CK201"
+    assert "CK603" not in codes(result)
