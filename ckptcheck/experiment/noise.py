@@ -7,7 +7,7 @@ from typing import Final
 from ckptcheck.comparison.traces import Difference, TraceDiff, compare_traces
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.trace.file import Trace
-from ckptcheck.trace.items import AFTER_SAVE, SAVED, Item, Sample
+from ckptcheck.trace.items import AFTER_SAVE, LOAD, SAVED, Item, Sample
 
 NUMERIC: Final = frozenset({"buffers", "loss", "grad", "state", "param", "ema"})
 """Stages whose values kernels compute; `--policy state-exact` holds these against the floor, all others exactly."""
@@ -64,7 +64,7 @@ class Noise:
     @property
     def only_numeric(self) -> bool:
         """Whether equal runs differ in nothing but what kernels compute."""
-        return self.first is not None and self.first.stage in NUMERIC
+        return self.first is not None and self.first.step > 0 and self.first.stage in NUMERIC
 
 
 def _replace(diff: TraceDiff, differences: Iterable[Difference]) -> TraceDiff:
@@ -104,7 +104,19 @@ def assess(reference: Trace, repeats: Sequence[Trace]) -> Noise:
         floor.setdefault(one.item, one.step)
         gaps[one.item.kind] = max(gaps.get(one.item.kind, 0.0), _gap(one) or 0.0)
     matter = any(one.item.kind != "rng" for one in differences)
-    return Noise(floor, differences[0] if matter else None, gaps, None, repeated=True)
+    first = (_built_apart(reference, repeats[0]) or differences[0]) if matter else None
+    return Noise(floor, first, gaps, None, repeated=True)
+
+
+def _built_apart(left: Trace, right: Trace) -> Difference | None:
+    """The first parameter or buffer that two equal runs differ in before their first step, which no seed fixed."""
+    lefts, rights = left.samples(0, LOAD), right.samples(0, LOAD)
+    apart = [
+        Difference(0, item, sample, rights[item])
+        for item, sample in lefts.items()
+        if item.kind in ("param", "buffer") and item in rights and not sample.same_as(rights[item])
+    ]
+    return min(apart, key=lambda one: (one.item.kind != "param", one.item), default=None)
 
 
 def _without_undrawn(diff: TraceDiff) -> TraceDiff:

@@ -12,6 +12,8 @@ from ckptcheck.finding import Cause, Compared, Finding, Json, NotJudged, Place, 
 from ckptcheck.progress import Progress
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.judge import Judgement, judge
+from ckptcheck.rules.table import ROOTS
+from ckptcheck.state.stages import LOAD
 from ckptcheck.trace.file import Trace
 from ckptcheck.verdict.asking import Policy
 from ckptcheck.verdict.cases import (
@@ -22,8 +24,8 @@ from ckptcheck.verdict.cases import (
 )
 from ckptcheck.verdict.parts import crossed, first_magnitudes, run_rows, trajectory_rows
 
-AFTER_A_SAVE: Final = frozenset({"CK205", "CK603", "CK606", "CK607", "CK613"})
-"""Codes that merely follow where saving perturbed the run."""
+AFTER_A_SAVE: Final = frozenset({"CK205", "CK603", "CK613"})
+"""Codes of a load that merely follow where saving perturbed the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class _Summary:
         findings = _once(finding for one in ([first] if first else []) + judged for finding in one.findings)
         if cause is not None and cause.code == "CK609":
             # The run that was saved had left its own course: what the resumed one lacks of it says nothing more.
-            findings = tuple(one for one in findings if one.code not in AFTER_A_SAVE)
+            findings = tuple(one for one in findings if one.code in ROOTS or _stands_beside_a_save(one))
         noise = self.noise.first
         if (
             verdict is Verdict.PASS
@@ -223,6 +225,11 @@ class _Summary:
                                any(one.source != REFERENCE for one in self.resumed)),
             "runs": run_rows(self.experiment.outcomes.values()),
         }  # fmt: skip
+
+
+def _stands_beside_a_save(one: Finding) -> bool:
+    """Whether a finding is a fault of the load in its own right, where saving has perturbed the run."""
+    return one.where.stage == LOAD and one.code not in AFTER_A_SAVE and not one.evidence.get("without_effect")
 
 
 def _compared_at_load(load: StateDiff) -> Compared:

@@ -235,3 +235,11 @@ def test_a_run_that_seeds_in_every_step_needs_no_generator_restored(target, chec
     result = check(target(HEAD + PER_STEP.replace("{load}", "torch.rand(7)"), name="broken"), steps=6, resume_at=[3])
     assert result.cause.code == "CK201"
     assert "CK603" not in codes(result)
+
+
+def test_weights_that_nobody_seeds_are_told_before_the_first_step(target, check: Callable) -> None:
+    body = HEAD.replace("torch.manual_seed(0)", "torch.seed()") + "def build(ctx):\n    return training(ctx)\n"
+    result = check(target(body), steps=4)
+    assert (result.verdict, result.cause.code) == (Verdict.INCONCLUSIVE, "CK611")
+    assert (result.first_divergence.step, result.first_divergence.parameter) == (0, "bias")
+    assert "seed torch" in next(one for one in result.findings if one.code == "CK611").fix
