@@ -98,12 +98,13 @@ def assess(reference: Trace, repeats: Sequence[Trace]) -> Noise:
         return Noise({}, None, {}, to_reference.first, repeated=True)
     diffs = [to_reference, *among]
     differences = sorted((one for diff in diffs for one in diff.differences), key=lambda one: (one.order, one.item))
+    # Generators that nothing draws from and clocks or paths in `extra` differ between equal runs, and move nothing.
     floor: dict[Item, int] = {}
     gaps: dict[str, float] = {}
     for one in differences:
         floor.setdefault(one.item, one.step)
         gaps[one.item.kind] = max(gaps.get(one.item.kind, 0.0), _gap(one) or 0.0)
-    matter = any(one.item.kind != "rng" for one in differences)
+    matter = any(one.item.kind not in ("rng", "extra") for one in differences)
     first = (_built_apart(reference, repeats[0]) or differences[0]) if matter else None
     return Noise(floor, first, gaps, None, repeated=True)
 

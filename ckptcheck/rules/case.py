@@ -89,6 +89,11 @@ class Case:
         """The first difference after the load."""
         return self.trajectory.first if self.trajectory is not None else None
 
+    @property
+    def has_scaler(self) -> bool:
+        """Whether a gradient scaler was declared, which may skip updates."""
+        return self.load is None or bool(self.load.left.sections.get("scaler"))
+
     def reaches(self, stage: str) -> bool:
         """Whether the first difference after the load is at this stage or a later one, or the run raised first."""
         if self.raised is not None and self.first is None:

@@ -170,6 +170,8 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
                 {"saved": shown(one.left), "loaded": shown(one.right), "repeats_step": seen},
                 "save the number of completed steps and go on with the next one",
             )
+    if case.first is not None and case.first.item.kind == "updates" and not case.has_scaler:
+        yield _updates_evidence(case, case.first)
     for run, steps in (("resumed", case.trajectory.left_only), ("uninterrupted", case.trajectory.right_only)):
         if not steps or case.raised is not None:
             continue
@@ -180,6 +182,24 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
             {"missing": kept(gone)},
             "look at where the resumed loop starts and stops",
         )
+
+
+def _updates_evidence(case: Case, first: Difference) -> Evidence:
+    """An optimizer that steps more or less often in one run: another window, or another optimizer than declared."""
+    later = (
+        [one for one in case.trajectory.differences if one.item == first.item] if case.trajectory is not None else []
+    )
+    idle = all(one.right is not None and one.right.value == 0 for one in later)
+    fix = "look for an accumulation counter that the checkpoint does not hold"
+    if idle and case.trajectory is not None and len(later) == len(case.trajectory.steps):
+        fix = "if your load builds a new optimizer, assign it to run.optimizer, so that it is watched"
+    return Evidence(
+        f"optimizer {first.item.optimizer} makes {shown(first.left)} updates in step {first.step} of the uninterrupted "
+        f"run and {shown(first.right)} in the resumed one",
+        place_of(first),
+        {"left": shown(first.left), "right": shown(first.right), "never_steps": idle},
+        fix,
+    )
 
 
 @rule("CK614", "environment-changed", Severity.WARNING, "load")

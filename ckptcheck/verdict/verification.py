@@ -55,9 +55,15 @@ def verification(settings: Settings, question: Question, progress: Progress | No
             case, why = case_of(experiment, run, noise, question.policy)
             cases.append(case)
             missing.append(why)
-            if run.outcome.status in ("died", "hung") and judge(case, question.select, question.ignore).cause is None:
+            if run.outcome.status in ("died", "hung") and _nothing_explains(case):
                 raise failed(run.outcome)
         return _Summary(experiment, question, noise, resumed, cases, missing).result()
+
+
+def _nothing_explains(case: Case) -> bool:
+    """Whether what was loaded is no reason for the end of a run that a signal or the time limit ended."""
+    cause = judge(case).cause
+    return cause is None or cause.code == "CK610"
 
 
 def _repeat_names(done: int, more: int) -> list[str]:
@@ -186,9 +192,13 @@ class _Summary:
             notes.append(
                 ("CK607", f"equal runs differ from step {noise.step}, stage {noise.stage} on: not judged bitwise")
             )
-        noisy = sorted({item.name for item in self.noise.floor if item.kind == "rng"})
-        if noisy and noise is None:
-            notes.append(("CK603", f"the {', '.join(noisy)} generator differs between equal runs: nothing seeds it"))
+        if noise is None:
+            noisy = sorted({(item.kind, item.name) for item in self.noise.floor})
+            told = {
+                "rng": ("CK603", "nothing seeds this generator"),
+                "extra": ("CK601", "it is not a part of the training"),
+            }
+            notes += [(told[kind][0], f"{name} differs between equal runs: {told[kind][1]}") for kind, name in noisy]
         devices = self.experiment.settings.devices
         if devices[0] != devices[1] and not self.question.policy.tolerant:
             notes.append(

@@ -243,3 +243,30 @@ def test_weights_that_nobody_seeds_are_told_before_the_first_step(target, check:
     assert (result.verdict, result.cause.code) == (Verdict.INCONCLUSIVE, "CK611")
     assert (result.first_divergence.step, result.first_divergence.parameter) == (0, "bias")
     assert "seed torch" in next(one for one in result.findings if one.code == "CK611").fix
+
+
+CLOCK = """
+def build(ctx):
+    bag = Bag()
+    def tick(s):
+        bag.values["elapsed"] = int.from_bytes(os.urandom(4), "little")
+    run = training(ctx, tick, extra={"trainer": bag})
+    def save(path):
+        torch.save([run.model.state_dict(), run.optimizer.state_dict(), bag.state_dict()], path)
+    def load(path):
+        saved = torch.load(path)
+        run.model.load_state_dict(saved[0])
+        bag.load_state_dict(saved[2])
+        LOAD
+    run.save, run.load = save, load
+    return run
+"""
+
+
+def test_a_clock_that_is_saved_and_moves_nothing_is_no_noise(target, check: Callable) -> None:
+    whole = CLOCK.replace("LOAD", "run.optimizer.load_state_dict(saved[1])")
+    result = check(target(HEAD + whole, name="whole"), steps=6)
+    assert result.verdict is Verdict.PASS
+    assert any("trainer.elapsed" in one.reason for one in result.not_judged)
+    result = check(target(HEAD + CLOCK.replace("LOAD", "pass"), name="broken"), steps=6)
+    assert (result.verdict, result.cause.code) == (Verdict.FAIL, "CK201")
