@@ -55,7 +55,7 @@ def rule_codes(value: str) -> tuple[str, ...]:
     """Read codes or their beginnings, separated by commas. BadParameter for what cannot begin a code."""
     codes = tuple(code.strip() for code in value.split(","))
     for code in codes:
-        if not re.fullmatch(r"CK\d{0,3}", code):
+        if not re.fullmatch(r"CK([1-7]\d{0,2})?", code):
             raise click.BadParameter(f"{code!r} is no rule code or its beginning, such as CK202 or CK2")
     return codes
 

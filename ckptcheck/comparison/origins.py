@@ -26,6 +26,11 @@ class Origins:
                 return None
         return min(common) if common else None
 
+    def has_inputs(self, step: int) -> bool:
+        """Whether the step recorded an input whose content is known: a tensor, an array, a number or a text."""
+        inputs = [sample for item, sample in self._trace.samples(step, STEP).items() if item.kind == "inputs"]
+        return any(one.spec is not None or not str(one.value).startswith("<") for one in inputs)
+
     def step_with_inputs(self, inputs: Iterable[tuple[Item, bytes]]) -> int | None:
         """The first step whose own inputs were these."""
         return self.common_step(inputs)

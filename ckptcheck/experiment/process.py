@@ -19,6 +19,8 @@ from ckptcheck.progress import Progress
 
 LAST_LINES: Final = 12
 """How many of the last printed lines are shown of a run that failed."""
+LOOK_S: Final = 1.0
+"""How often a silent worker is looked at."""
 GRACE_S: Final = 5.0
 """How long a worker may take to go away after its last event, or after it is told to."""
 
@@ -118,11 +120,18 @@ class Worker:
     def _listen(self, events: int, acks: int, lockstep: Lockstep | None) -> bool:
         """Follow events until the worker closes its end; False when it was silent beyond the time limit."""
         rest = b""
+        heard = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(events, selectors.EVENT_READ)
             while True:
-                if not selector.select(self._timeout_s):
-                    return False
+                if not selector.select(min(self._timeout_s, LOOK_S)):
+                    # What the worker forked may hold its end open when it has gone.
+                    if self._process is not None and self._process.poll() is not None:
+                        return True
+                    if time.monotonic() - heard >= self._timeout_s:
+                        return False
+                    continue
+                heard = time.monotonic()
                 chunk = os.read(events, 1 << 16)
                 if not chunk:
                     return True

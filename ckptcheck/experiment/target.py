@@ -23,6 +23,8 @@ def split_target(target: str) -> tuple[str, str]:
     if not place:
         raise TargetError(f"{target!r} names no file and no module: {HOW_TO_NAME}")
     if is_file(place):
+        if Path(place).is_dir():
+            raise TargetError(f"the target {target!r} names a folder: {HOW_TO_NAME}")
         if not Path(place).is_file():
             raise TargetError(f"the target {target!r} names the file {place}, which does not exist: {HOW_TO_NAME}")
     elif not all(part.isidentifier() for part in place.split(".")):

@@ -25,6 +25,7 @@ class Teller:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._process = os.getpid()
         self.phase = "start"
         self.step: int | None = None
 
@@ -35,7 +36,8 @@ class Teller:
 
     def tell(self, event: dict[str, Any]) -> None:
         """Send one event."""
-        os.write(self._descriptor, (json.dumps(event) + "\n").encode())
+        if os.getpid() == self._process:  # what the user's code forks has nothing to tell
+            os.write(self._descriptor, (json.dumps(event) + "\n").encode())
 
 
 def main(arguments: list[str]) -> int:
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> int:
     except CkptcheckError as error:
         teller.tell({"refused": str(error)})
         return 1
-    except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code may raise anything, and it is told
+    except BaseException as error:  # noqa: BLE001  the user's code may raise anything, and it is told
         _print_without_our_frames(error)
         teller.tell({"raised": _one_line(error)})
         return 1
@@ -164,7 +166,10 @@ def _device(torch: Any, name: str) -> Any:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception as second:  # noqa: BLE001  its own __str__ is the user's code too
+        text = f"(its message cannot be made: {type(second).__name__})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -55,6 +55,8 @@ class Case:
     measured: Measured = field(default_factory=dict)
     replaced: frozenset[str] = frozenset()
     raised: str | None = None
+    raised_step: int | None = None
+    """The step in which the resumed run raised; None where it did not get to a step."""
     other_step: int | None = None
     """The one step other than k after which everything that differs at the load had its loaded content."""
     breaches: tuple[Breach, ...] | None = None

@@ -29,6 +29,14 @@ WORDS: dict[str, Callable[[list[str]], str]] = {
 }
 
 
+def _said(case: Case, section: str, found: list[str]) -> str:
+    if section == "rng" and case.trajectory is not None and case.trajectory.drawn & set(found):
+        return f"{generators(found)} {differ(found)}, and what follows could not be judged"
+    if section in WORDS:
+        return WORDS[section](found)
+    return f"{count(found, 'entry', 'entries')} of {section} {differ(found)}: {names(found)}"
+
+
 def differences_without_effect(case: Case) -> Iterator[Finding]:
     """One warning for each kind of difference at a load after which everything goes on exactly."""
     if case.load is None:
@@ -37,13 +45,7 @@ def differences_without_effect(case: Case) -> Iterator[Finding]:
     for one in case.load.entries:
         sections.setdefault(one.section, []).append(f"{one.name}.{one.key}".strip("."))
     for section, found in sections.items():
-        words = WORDS.get(section)
-        said = (
-            words(found)
-            if words
-            else f"{count(found, 'entry', 'entries')} of {section} {differ(found)}: {names(found)}"
-        )
-        yield _warning(CODE_OF_SECTION[section], case, said, found)
+        yield _warning(CODE_OF_SECTION[section], case, _said(case, section, found), found)
     reordered = [
         str(place) for place, _, _, match in case.load.optimizers if match.same_members and not match.same_order
     ]

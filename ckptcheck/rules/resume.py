@@ -8,6 +8,7 @@ from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.binding import constructed_late
 from ckptcheck.rules.case import Case
+from ckptcheck.rules.forward import forward_apart
 from ckptcheck.rules.origin import drawn_otherwise_within, of_other_step, repeated_step, shifted_rate
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.words import at_load, brief, count, differ, generators, kept, names, place_of, shown
@@ -83,7 +84,7 @@ def _schedule_message(numbers: dict[str, Json], state_differs: bool) -> str:
 
 def _offset(steps: Json) -> str:
     if not isinstance(steps, int) or steps == 0:
-        return "off"
+        return "not as it was saved"
     return f"{abs(steps)} step{'' if abs(steps) == 1 else 's'} {'behind' if steps < 0 else 'ahead'}"
 
 
@@ -190,7 +191,7 @@ def buffers_diverged(case: Case) -> Iterator[Evidence]:
             {"buffers": kept(found), "saved": shown(entries[0].left), "loaded": shown(entries[0].right)},
             "save model.state_dict(), not named_parameters(), and load it strictly",
         )
-    elif case.first is not None and case.first.stage == "buffers":
+    elif case.first is not None and case.first.stage == "buffers" and forward_apart(case) is None:
         yield Evidence(
             f"buffer {case.first.item.name} differs first, at step {case.first.step}, with the same inputs",
             place_of(case.first),

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from ckptcheck.comparison.traces import Difference
-from ckptcheck.finding import Json, Severity
+from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.case import Case
+from ckptcheck.rules.forward import forward_apart, inputs_seen
 from ckptcheck.rules.origin import drawn_otherwise_within, of_other_step, repeated_step
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.words import at_load, kept, names, place_of, shown
@@ -25,16 +26,22 @@ def gradient_diverged(case: Case) -> Iterator[Evidence]:
     Fix: put that value into the checkpoint, and declare it in `Run(extra=...)` so that it is compared.
     Limits: kernels that are not deterministic do the same; the repeat tells them apart.
     """
-    first = case.first
-    if first is not None and first.stage in ("loss", "grad") and not drawn_otherwise_within(case, first):
-        differing = [_described(one) for one in case.trajectory.at_first_stage()] if case.trajectory else []
-        yield Evidence(
-            f"at step {first.step} the {'loss' if first.stage == 'loss' else 'gradients'} differ with the same inputs, "
-            f"parameters, buffers and generators: {names(differing)}",
-            place_of(first),
-            {"differing": kept(differing)},
-            "look for what the forward pass reads beside parameters and buffers, and save it",
-        )
+    first = forward_apart(case)
+    if first is None or drawn_otherwise_within(case, first) or case.trajectory is None:
+        return
+    apart = [one for one in case.trajectory.differences if one.order == first.order]
+    differing = [_described(one) for one in apart]
+    same = "inputs, " if inputs_seen(case, first.step) else ""
+    what = "the loss differs" if first.stage == "loss" else "gradients differ"
+    unseen = "" if same else "; what entered the model could not be seen, so it may be the data (CK604)"
+    yield Evidence(
+        f"at step {first.step} {what} with the same {same}parameters and generators: {names(differing)}{unseen}",
+        place_of(first),
+        {"differing": kept(differing), "inputs_seen": bool(same)},
+        "look for what the forward pass reads beside parameters and buffers, and save it"
+        if first.stage == "loss"
+        else "the loss is equal: look between backward and update, at clipping, hooks, zero_grad and accumulation",
+    )
 
 
 @rule("CK607", "update-diverged", Severity.ERROR, "trajectory")
@@ -112,7 +119,7 @@ def unexplained_divergence(case: Case) -> Iterator[Evidence]:
     elif case.raised is not None:
         yield Evidence(
             f"the resumed run raised where the uninterrupted one did not: {case.raised}",
-            at_load(case.step),
+            Place(step=case.raised_step) if case.raised_step is not None else at_load(case.step),
             {"raised": case.raised},
             "see the last lines of the resumed run",
         )

@@ -16,6 +16,7 @@ SQLite has neither booleans nor NaN: a boolean value is a blob of one byte, a Na
 
 import json
 import math
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -55,6 +56,7 @@ class TraceWriter:
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
         self._path = path
+        self._process = os.getpid()
         self._ids: dict[tuple[Item, TensorSpec | None], int] = {}
         self._moments = 0
         with self._trouble():
@@ -81,6 +83,8 @@ class TraceWriter:
 
     def write(self, step: int, moment: str, samples: Iterable[tuple[Item, Sample]]) -> None:
         """Write everything that was sampled at one moment of one step, at once. A later sample of an item wins."""
+        if os.getpid() != self._process:
+            return  # what the user's code forks is not the run, and may not touch the file
         known = len(self._ids)
         try:
             with self._trouble():
@@ -124,6 +128,8 @@ class TraceWriter:
 
     def close(self, clean: bool) -> None:
         """End the trace; `clean` marks that the run came to its end. The file is then self-contained."""
+        if os.getpid() != self._process:
+            return
         try:
             if clean:
                 self.set_header({"ended": "clean"})

@@ -206,8 +206,7 @@ class Recorder(AbstractContextManager["Recorder"]):
         if self._in_step:
             with self._timed():
                 part = self._count(f"forward {module}")
-                entering = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
-                leaves = [(Item("inputs", module, path, part=part), leaf) for path, leaf in flatten(entering)]
+                leaves = list(sampling.inputs(module, args, kwargs, part))
                 with outside_transforms():
                     self._take((item, unwrapped(leaf)) for item, leaf in leaves)
 

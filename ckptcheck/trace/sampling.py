@@ -3,14 +3,14 @@
 import json
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
 
 from ckptcheck.state.flags import flags
 from ckptcheck.state.training_state import unnamed
-from ckptcheck.state.tree import flatten
+from ckptcheck.state.tree import flatten, is_plain
 from ckptcheck.trace.items import Item
 from ckptcheck.trace.subjects import Subjects
 
@@ -70,6 +70,27 @@ def _entries(name: str, entries: Any, place: int) -> Leaves:
     if entries:  # looking an entry up leaves an empty one behind, which holds nothing
         for key, leaf in flatten(entries):
             yield Item("state", name, key, place), leaf
+
+
+def inputs(module: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], part: int) -> Leaves:
+    """What enters a module; a batch that is an object of a class of its own is opened up."""
+    entering = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+    for path, leaf in flatten(entering):
+        for inner, value in flatten(_fields(leaf), path):
+            yield Item("inputs", module, inner, part=part), value
+
+
+def _fields(value: Any) -> Any:
+    """An object that carries tensors or arrays as a mapping of its fields; anything else as it is."""
+    if isinstance(value, torch.Tensor | torch.nn.Module | type) or callable(value) or is_plain(value):
+        return value
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if isinstance(name, str)]
+    fields = {
+        **{name: getattr(value, name) for name in slots if hasattr(value, name)},
+        **getattr(value, "__dict__", {}),
+    }
+    carries = any(isinstance(one, torch.Tensor) or type(one).__module__ == "numpy" for one in fields.values())
+    return fields if carries else value
 
 
 def sections(subjects: Subjects) -> Leaves:

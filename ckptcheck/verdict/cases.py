@@ -28,7 +28,7 @@ def case_of(
     left, right = experiment.traces[REFERENCE], run.trace
     raised = None if run.outcome.status == "ended" else f"{run.outcome.error} ({run.outcome.place})"
     if right is None or (run.step, LOAD) not in right.moments:
-        return Case(run.name, run.step, raised=raised), ""
+        return Case(run.name, run.step, raised=raised, raised_step=_raised_step(run)), ""
     saved = experiment.traces[run.source]
     load = compare_states(state_at(saved, run.step, SAVED), state_at(right, run.step, LOAD))
     whole = compare_traces(left, right, first=run.step + 1, every=policy.tolerant)
@@ -51,10 +51,15 @@ def case_of(
         measured=measured,
         replaced=replaced_by_load(right, run.step),
         raised=raised,
+        raised_step=_raised_step(run),
         whole=noise.first is None and not across(experiment.settings.devices),
         seeded=noise.first is None or noise.only_numeric,
     )
     return replace(case, other_step=loaded_step(case)), missing
+
+
+def _raised_step(run: Resumed) -> int | None:
+    return run.outcome.step if run.outcome.status != "ended" and run.outcome.phase in ("step", "save") else None
 
 
 def judged_part(diff: TraceDiff, noise: Noise, policy: Policy, devices: tuple[str, str]) -> TraceDiff:

@@ -6,6 +6,7 @@ from typing import Final
 
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.traces import TraceDiff
+from ckptcheck.errors import TargetError
 from ckptcheck.experiment.noise import Noise, assess
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed, Settings, failed
 from ckptcheck.finding import Cause, Compared, Finding, Json, NotJudged, Place, Result, Verdict
@@ -57,7 +58,9 @@ def verification(settings: Settings, question: Question, progress: Progress | No
             missing.append(why)
             if run.outcome.status in ("died", "hung") and _nothing_explains(case):
                 raise failed(run.outcome)
-        return _Summary(experiment, question, noise, resumed, cases, missing).result()
+        summary = _Summary(experiment, question, noise, resumed, cases, missing)
+        summary.refuse_idle_contracts()
+        return summary.result()
 
 
 def _nothing_explains(case: Case) -> bool:
@@ -111,6 +114,15 @@ class _Summary:
     resumed: list[Resumed]
     cases: list[Case]
     missing: list[str]
+
+    def refuse_idle_contracts(self) -> None:
+        """Raise TargetError for a freeze pattern that no parameter matches: a contract on nothing always holds."""
+        idle = breach_cases(self.experiment, self.resumed, self._freeze())[1]
+        if idle:
+            known = ", ".join(self.cases[0].load.left.parameters) if self.cases[0].load else ""
+            raise TargetError(
+                f"the freeze pattern {idle[0]!r} matches no parameter; parameters are {known[:200] or 'unknown'}"
+            )
 
     def result(self) -> Result:
         judged = [self._judge(case) for case in self._all_cases()]
@@ -206,12 +218,7 @@ class _Summary:
             )
         if not compared.parameters:
             notes.append(("CK601", "no parameter was compared"))
-        if self._unmatched():
-            notes.append(("CK401", f"no parameter matches the freeze pattern {', '.join(self._unmatched())}"))
         return notes
-
-    def _unmatched(self) -> list[str]:
-        return breach_cases(self.experiment, self.resumed, self._freeze())[1]
 
     def _environment(self) -> dict[str, Json]:
         facts = {key: value for key, value in self.experiment.outcomes[REFERENCE].facts.items() if key != "freeze"}

@@ -61,15 +61,29 @@ def serve() -> None:
 
 def start_forked(order: Path, events: int, acks: int, log: IO[bytes], environment: Mapping[str, str]) -> Forked:
     """Start a job in a fork of the server, in a session of its own."""
-    descriptors = [DupFd(number) for number in (events, acks, log.fileno())]
+    descriptors = [_Handed(number) for number in (events, acks, log.fileno())]
     process = SERVER.Process(target=_child, args=(str(order), descriptors, dict(environment), str(Path.cwd())))
     process.start()
     return Forked(process)
 
 
-def _child(order: str, descriptors: list[Any], environment: dict[str, str], folder: str) -> None:
+class _Handed:
+    """A descriptor that travels with the order to fork: no copy stays here if the fork is ended before it begins."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (DupFd(self._number),)
+
+
+def _received(handed: Any) -> int:
+    return handed.detach()
+
+
+def _child(order: str, descriptors: list[int], environment: dict[str, str], folder: str) -> None:
     os.setsid()
-    events, acks, log = (one.detach() for one in descriptors)
+    events, acks, log = descriptors
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.chdir(folder)

@@ -126,3 +126,54 @@ def build(ctx):
     result = check(path, steps=4, seed=0)
     assert result.verdict is Verdict.FAIL
     assert "ValueError: unexpected key (while loading the checkpoint)" in result.findings[0].message
+
+
+FORKS = """
+import os, sys
+def build(ctx):
+    torch.manual_seed(0)
+    model = nn.Linear(2, 1)
+    def step(s):
+        child = os.fork()
+        if child == 0:
+            sys.exit(3)
+        os.waitpid(child, 0)
+        with torch.no_grad():
+            model.weight += 1
+    return ckptcheck.Run(model=model, step=step)
+"""
+
+
+def test_a_child_that_leaves_through_our_code_touches_nothing(target: Callable[[str], str], check: Callable) -> None:
+    assert check(target(FORKS), steps=4).verdict is Verdict.PASS
+
+
+def test_an_exception_without_a_message_is_told_by_its_class(target: Callable[[str], str], check: Callable) -> None:
+    path = target("""
+class Odd(BaseException):
+    def __str__(self): raise ValueError("no words")
+def build(ctx):
+    raise Odd
+""")
+    with pytest.raises(
+        RunFailedError, match=r"in the target's factory: Odd: \(its message cannot be made: ValueError\)"
+    ):
+        check(path, steps=4)
+
+
+def test_a_contract_on_no_parameter_is_refused(check: Callable) -> None:
+    with pytest.raises(TargetError, match=r"'nope\*' matches no parameter; parameters are layers\.0"):
+        check("fixtures/warmup_linear.py", steps=4, freeze={"nope*": "hold"})
+
+
+def test_a_run_that_raises_is_placed_in_its_step(target: Callable[[str], str], check: Callable) -> None:
+    body = FORKS.replace(
+        "child = os.fork()\n        if child == 0:\n            sys.exit(3)\n        os.waitpid(child, 0)",
+        "if left and s == 5:\n            sys.exit(3)",
+    )
+    body = body.replace("def build(ctx):", "def build(ctx):\n    left = []").replace(
+        "step=step",
+        "step=step, save=lambda path: torch.save(model.state_dict(), path), load=lambda path: left.append(model.load_state_dict(torch.load(path)))",
+    )
+    result = check(target(body), steps=6, resume_at=[3])
+    assert (result.verdict, result.cause.code, result.first_divergence.step) == (Verdict.FAIL, "CK610", 5)
