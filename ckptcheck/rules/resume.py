@@ -221,7 +221,9 @@ def scaler_diverged(case: Case) -> Iterator[Evidence]:
             },
             "save scaler.state_dict() and load it",
         )
-    elif case.first is not None and case.first.stage == "scaler" and case.has_scaler:
+    elif case.first is not None and (
+        case.first.item.kind == "scaler" or (case.first.item.kind == "updates" and case.has_scaler)
+    ):
         first = case.first
         what = "number of updates" if first.item.kind == "updates" else first.item.name
         yield Evidence(

@@ -439,10 +439,10 @@ REST = (
     ),
     Fault(
         "one run leaves an update out",
-        "CK608",
+        "CK612",
         factory(finish=starts_later, update=skips_in_one_process),
         where={"step": 5, "stage": "scaler", "optimizer": 0},
-        names=("number of updates",),
+        names=("makes 1 updates in step 5",),
         numbers={"left": 1, "right": 0},
         confidence="likely",
     ),

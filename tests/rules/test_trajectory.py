@@ -160,6 +160,7 @@ FAULTS = (
         "the resumed run raises",
         "CK610",
         factory(finish=starts_later, loss_of=raises_in_its_second_step),
+        where={"step": 5, "stage": None},
         names=("RuntimeError: no such batch (in step 5)",),
         confidence="unknown",
     ),
@@ -284,7 +285,7 @@ def test_runs_that_begin_apart_are_told_to_seed(trial):
     noise = iter(range(1000))
     case = trial(factory(finish=unseeded), repeats=(factory(finish=unseeded), factory(finish=unseeded))).whole()
     found = judge(case).findings[0]
-    assert (found.code, found.where.stage) == ("CK611", "loss")
+    assert (found.code, found.where.step, found.where.stage) == ("CK611", 0, "param")
 
 
 def test_a_resume_that_differs_within_the_noise_is_not_judged(trial):
