@@ -79,13 +79,12 @@ def _schedule_message(numbers: dict[str, Json], state_differs: bool) -> str:
         )
     if not state_differs:
         return f"the schedule was built after the optimizer was loaded, and its constructor moved the rate{rates}"
-    return f"the schedule is {_offset(numbers.get('offset'))} after the load{rates}"
-
-
-def _offset(steps: Json) -> str:
-    if not isinstance(steps, int) or steps == 0:
-        return "not as it was saved"
-    return f"{abs(steps)} step{'' if abs(steps) == 1 else 's'} {'behind' if steps < 0 else 'ahead'}"
+    offset = numbers.get("offset")
+    if not isinstance(offset, int) or offset == 0:
+        entries = numbers["entries"] if isinstance(numbers["entries"], list) else []
+        return f"the schedule differs after the load in {names(map(str, entries))}{rates}"
+    steps = f"{abs(offset)} step{'' if abs(offset) == 1 else 's'}"
+    return f"the schedule is {steps} {'behind' if offset < 0 else 'ahead'} after the load{rates}"
 
 
 def _rate_evidence(case: Case, first: Difference) -> Evidence:
