@@ -31,10 +31,6 @@ class Origins:
         inputs = [sample for item, sample in self._trace.samples(step, STEP).items() if item.kind == "inputs"]
         return any(one.spec is not None or not str(one.value).startswith("<") for one in inputs)
 
-    def step_with_inputs(self, inputs: Iterable[tuple[Item, bytes]]) -> int | None:
-        """The first step whose own inputs were these."""
-        return self.common_step(inputs)
-
     def updated(self, step: int, optimizer: int) -> bool:
         """Whether an optimizer made an update in a step."""
         sample = self._trace.samples(step, STEP).get(Item("updates", optimizer=optimizer))

@@ -78,14 +78,6 @@ def _import_module(name: str) -> ModuleType:
         raise
 
 
-def build_run(target: str, context: Context) -> Run:
-    """Build the target's run and check what it promises.
-
-    Raises TargetError where the factory returns something else than a Run, or a Run that cannot be used.
-    """
-    return check_run(target, load_factory(target)(context))
-
-
 def check_run(target: str, run: Any) -> Run:
     """The run itself, if its fields are what `Run` asks for; TargetError otherwise."""
     if not isinstance(run, Run):

@@ -32,7 +32,6 @@ def test_a_common_step_is_the_first_that_had_all_of_it(origins):
     assert origins.common_step([(W, content(2)), (B, content(6))]) == 4
     assert origins.common_step([(W, content(1)), (B, content(6))]) is None
     assert origins.common_step([]) is None
-    assert origins.step_with_inputs([(W, content(3))]) == 3
 
 
 def test_a_value_is_found_at_its_first_step(origins):
