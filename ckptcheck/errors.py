@@ -28,6 +28,21 @@ class StoreError(CkptcheckError):
     """A stored training state that is absent, damaged, or does not fit the live objects."""
 
 
+class CheckpointError(CkptcheckError):
+    """A checkpoint that is absent, of no kind that we read, or made to mislead."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint that was one once: cut short, half saved, a file missing, bytes that do not fit each other.
+
+    `flaw` is one of `ckptcheck.state.raw.Flaw`.
+    """
+
+    def __init__(self, message: str, flaw: str = "unreadable") -> None:
+        super().__init__(message)
+        self.flaw = flaw
+
+
 class TraceError(CkptcheckError):
     """A trace that is absent, damaged, empty, or written by a newer schema."""
 

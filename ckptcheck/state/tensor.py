@@ -7,6 +7,7 @@ from typing import Final, Protocol
 ITEMSIZE_BYTES: Final = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+    "float4_e2m1fn_x2": 1,
     "complex128": 16, "complex64": 8, "complex32": 4,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1,
     "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1,
@@ -37,13 +38,24 @@ class TensorSpec:
 
 
 class TensorRef(Protocol):
-    """A tensor whose bytes are fetched only when somebody compares them."""
+    """A tensor whose bytes are read only when somebody compares them; several threads may read at once."""
 
     @property
     def spec(self) -> TensorSpec:
         """The tensor's dtype and shape."""
         ...
 
+    def read_into(self, start_bytes: int, buffer: memoryview) -> None:
+        """Fill `buffer` with the logical row-major little-endian bytes from `start_bytes` on."""
+        ...
+
     def fetch(self) -> memoryview:
         """The logical row-major bytes, little-endian, `spec.nbytes` long."""
         ...
+
+
+def fetch(ref: TensorRef) -> memoryview:
+    """All bytes of a tensor in fresh memory."""
+    content = memoryview(bytearray(ref.spec.nbytes))
+    ref.read_into(0, content)
+    return content

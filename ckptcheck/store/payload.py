@@ -15,7 +15,7 @@ from typing import Final
 
 from ckptcheck.errors import StoreError
 from ckptcheck.state.digest import Digest
-from ckptcheck.state.tensor import ITEMSIZE_BYTES, TensorSpec
+from ckptcheck.state.tensor import ITEMSIZE_BYTES, TensorSpec, fetch
 from ckptcheck.store import files
 from ckptcheck.store.fields import Fields, parse
 from ckptcheck.store.manifest import PayloadRecord, TensorRecord
@@ -52,15 +52,13 @@ class StoredTensor:
 
     def fetch(self) -> memoryview:
         """The row-major bytes, little-endian; StoreError when the file has gone or got shorter."""
-        content = memoryview(bytearray(self.spec.nbytes))
-        self.read_into(content)
-        return content
+        return fetch(self)
 
-    def read_into(self, buffer: memoryview) -> None:
-        """Fill `buffer`, `spec.nbytes` long, with the row-major bytes; errors as `fetch`."""
+    def read_into(self, start_bytes: int, buffer: memoryview) -> None:
+        """Fill `buffer` with the row-major bytes from `start_bytes` on; errors as `fetch`."""
         try:
             with open(files.open_inside(self.folder, self.file), "rb", buffering=0) as file:
-                file.seek(self.begin_bytes)
+                file.seek(self.begin_bytes + start_bytes)
                 while buffer:
                     count = file.readinto(buffer)
                     if not count:

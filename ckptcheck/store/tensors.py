@@ -181,7 +181,7 @@ def read_tensor(stored: StoredTensor) -> torch.Tensor:
     flat = torch.empty(spec.nbytes, dtype=torch.uint8, device="cpu")
     if spec.nbytes:
         address = (ctypes.c_ubyte * spec.nbytes).from_address(flat.data_ptr())
-        stored.read_into(memoryview(address).cast("B"))
+        stored.read_into(0, memoryview(address).cast("B"))
     dtype: torch.dtype = getattr(torch, spec.dtype)
     tensor = flat.view(dtype).reshape(spec.shape)
     if stored.record.stride is not None:

@@ -1,0 +1,177 @@
+"""Bytes of files by position: windows that threads share, few open files, and a watch for files that change."""
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from ckptcheck.errors import CheckpointError, DamagedCheckpointError
+
+MAX_OPEN: Final = 64
+"""Files that a pool keeps open at once."""
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+_Seen = tuple[int, int, int, int]
+
+
+class FilePool:
+    """The files of one checkpoint, opened when they are read and closed when others are."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Path, tuple[int, int]] = OrderedDict()
+        self._seen: dict[Path, _Seen] = {}
+        self._lock = threading.Lock()
+
+    def open(self, path: Path, label: str = "") -> "Source":
+        """The whole of a regular file; links are followed, pipes and devices refused.
+
+        `label` is what to call it beside the checkpoint's own path. Raises CheckpointError where it cannot be opened.
+        """
+        descriptor = self._acquire(path)
+        try:
+            return Source(self, path, label, 0, os.fstat(descriptor).st_size)
+        finally:
+            self._release(path)
+
+    def read_into(self, path: Path, position: int, buffer: memoryview) -> int:
+        """Fill as much of `buffer` as the file holds from `position` on; returns the count of bytes."""
+        descriptor = self._acquire(path)
+        done = 0
+        try:
+            while done < len(buffer):
+                count = os.preadv(descriptor, [buffer[done:]], position + done)
+                if not count:
+                    break
+                done += count
+        except OSError as trouble:
+            raise CheckpointError(f"{path}: cannot be read ({trouble.strerror})") from trouble
+        finally:
+            self._release(path)
+        return done
+
+    def check_unchanged(self) -> None:
+        """DamagedCheckpointError where a file that was read is not the same any more."""
+        for path, seen in self._seen.items():
+            try:
+                now = _seen(path.stat())
+            except OSError:
+                now = None
+            if now != seen:
+                raise DamagedCheckpointError(
+                    f"{path}: changed while it was read: wait until it is written, or read a copy"
+                )
+
+    def close(self) -> None:
+        """Close all files; a later read opens them again."""
+        with self._lock:
+            for descriptor, _ in self._open.values():
+                os.close(descriptor)
+            self._open.clear()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _acquire(self, path: Path) -> int:
+        with self._lock:
+            held = self._open.get(path)
+            descriptor, users = held if held else (self._opened(path), 0)
+            self._open[path] = (descriptor, users + 1)
+            self._open.move_to_end(path)
+            return descriptor
+
+    def _release(self, path: Path) -> None:
+        with self._lock:
+            descriptor, users = self._open[path]
+            self._open[path] = (descriptor, users - 1)
+            if len(self._open) > MAX_OPEN:
+                idle = next((one for one, (_, count) in self._open.items() if not count), None)
+                if idle is not None:
+                    os.close(self._open.pop(idle)[0])
+
+    def _opened(self, path: Path) -> int:
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except OSError as trouble:
+            raise CheckpointError(f"{path}: cannot be opened ({trouble.strerror})") from trouble
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise CheckpointError(f"{path}: is no regular file: give the path of a checkpoint file or folder")
+        if self._seen.setdefault(path, _seen(status)) != _seen(status):
+            os.close(descriptor)
+            raise DamagedCheckpointError(f"{path}: changed while it was read: wait until it is written, or read a copy")
+        return descriptor
+
+
+def _seen(status: os.stat_result) -> _Seen:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A window of `nbytes` bytes that begins at byte `begin` of a file.
+
+    `label` is the file's path relative to the checkpoint, "" where the checkpoint is this file.
+    """
+
+    pool: FilePool
+    path: Path
+    label: str
+    begin: int
+    nbytes: int
+
+    def read_into(self, start: int, buffer: memoryview) -> None:
+        """Fill `buffer` from byte `start` of the window on. DamagedCheckpointError where there are not as many bytes."""
+        if start < 0 or start + len(buffer) > self.nbytes:
+            raise DamagedCheckpointError(
+                f"{self}: bytes {start} to {start + len(buffer)} were promised, {self.nbytes} are there: cut short"
+            )
+        count = self.pool.read_into(self.path, self.begin + start, buffer)
+        if count < len(buffer):
+            raise DamagedCheckpointError(f"{self}: ends {len(buffer) - count} bytes early: it was cut short meanwhile")
+
+    def read(self, start: int, length: int) -> bytes:
+        """`length` bytes from byte `start` on; errors as `read_into`."""
+        if start < 0 or length < 0 or start + length > self.nbytes:
+            raise DamagedCheckpointError(
+                f"{self}: bytes {start} to {start + length} were promised, {self.nbytes} are there: cut short"
+            )
+        content = bytearray(length)
+        self.read_into(start, memoryview(content))
+        return bytes(content)
+
+    def head(self, length: int) -> bytes:
+        """The first bytes, fewer where there are fewer."""
+        return self.read(0, min(length, self.nbytes))
+
+    def window(self, begin: int, nbytes: int) -> "Source":
+        """A part of this window. DamagedCheckpointError where it reaches beyond."""
+        if begin < 0 or nbytes < 0 or begin + nbytes > self.nbytes:
+            raise DamagedCheckpointError(
+                f"{self}: bytes {begin} to {begin + nbytes} were promised, {self.nbytes} are there: cut short"
+            )
+        return Source(self.pool, self.path, self.label, self.begin + begin, nbytes)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file `name` in `folder`; CheckpointError where the name, or a link, leads out of it.
+
+    Names come from files: "../x", "/x" and links to elsewhere must not be followed.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or "\0" in name or "\\" in name:
+        raise CheckpointError(f"{folder}: names the file {name!r}, which is not inside the folder: not followed")
+    path = folder.joinpath(*parts)
+    try:
+        leaves = not path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError) as trouble:
+        raise CheckpointError(f"{path}: cannot be resolved ({trouble}): not followed") from trouble
+    if leaves:
+        raise CheckpointError(f"{path}: is a link that leads out of the folder: not followed")
+    return path

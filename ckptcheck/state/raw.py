@@ -1,0 +1,215 @@
+"""A checkpoint as its bytes say, before anybody asks who wrote it: nested plain values with lazy tensors as leaves.
+
+A raw value is None, a bool, int, float, complex, str or bytes; a list, tuple, dict, set or frozenset of raw values;
+a `RawTensor`; or a `Foreign` object. Readers see to it that a raw value is finite: it does not contain itself, is at
+most `MAX_RAW_DEPTH` deep and has at most `MAX_RAW_VALUES` values, counting one as often as it is reached.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from ckptcheck.state.tensor import TensorSpec, fetch
+from ckptcheck.state.tree import MAX_DEPTH
+
+Raw: TypeAlias = Any
+"""A raw value."""
+
+MAX_RAW_DEPTH: Final = MAX_DEPTH
+MAX_RAW_VALUES: Final = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A run of bytes that one tensor or several look into; equal storages are the same bytes.
+
+    `file` is the file's path relative to the checkpoint, "" where the checkpoint is one file; `key` names the
+    storage in it; `nbytes` is its whole length.
+    """
+
+    file: str
+    key: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Where a tensor that is one rank's piece lies in the whole: both tuples as long as the whole has dimensions."""
+
+    whole_shape: tuple[int, ...]
+    offsets: tuple[int, ...]
+    rank: int | None = None
+
+
+ReadInto: TypeAlias = Callable[[int, memoryview], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawTensor:
+    """A dense tensor as a file describes it; its bytes are read when somebody asks (a `TensorRef`).
+
+    Attributes:
+        spec: dtype and logical shape.
+        read_into: fills a buffer with logical row-major little-endian bytes from a byte position on; views,
+            strides, byte order and compression are undone. Raises DamagedCheckpointError where bytes are missing.
+        storage: what it looks into; None for values that lie in the pickle itself.
+        offset: first element in the storage, in elements.
+        stride: in elements; None for row-major.
+        requires_grad: None where the file does not say.
+        is_parameter: whether it was pickled as a Parameter; None where the file does not tell one from a buffer.
+        class_name: class of a subclass or wrapper, as "torch.Tensor".
+        device: where it was saved from, as "cpu" or "cuda:0"; "" where the file does not say.
+        shard: set where these bytes are one rank's piece of a larger tensor.
+    """
+
+    spec: TensorSpec
+    read_into: ReadInto
+    storage: Storage | None = None
+    offset: int = 0
+    stride: tuple[int, ...] | None = None
+    requires_grad: bool | None = None
+    is_parameter: bool | None = None
+    class_name: str = "torch.Tensor"
+    device: str = ""
+    shard: Shard | None = None
+
+    def fetch(self) -> memoryview:
+        """All bytes in fresh memory, `spec.nbytes` long."""
+        return fetch(self)
+
+    @property
+    def place(self) -> tuple[Storage, int, tuple[int, ...] | None, TensorSpec] | None:
+        """What two tied tensors have in common; None where there is no storage or no element."""
+        return (self.storage, self.offset, self.stride, self.spec) if self.storage and self.spec.numel else None
+
+
+@dataclass(slots=True, eq=False)
+class Foreign:
+    """An object of a class that was not imported: its name and what the pickle would have built it from.
+
+    `class_name` is "module.Name". `arguments` are what its constructor would have got, `state` what would have been
+    set (usually a dict of attributes; None without), `items` what would have been appended (a list) or set (a dict).
+    A tensor of several parts (sparse, nested, quantised, a wrapper subclass) is Foreign too, with its parts by name
+    in `state` and, where the file says it, the logical `spec`.
+    """
+
+    class_name: str
+    arguments: tuple[Raw, ...] = ()
+    state: Raw = None
+    items: list[Raw] | dict[Raw, Raw] | None = None
+    spec: TensorSpec | None = None
+
+    def unfold(self) -> Raw:
+        """What it holds as one plain raw value: its attributes where it has only these, else a dict of all of it."""
+        parts: dict[str, Raw] = {}
+        if self.arguments:
+            parts["args"] = self.arguments
+        if self.state is not None:
+            parts["state"] = self.state
+        if self.items is not None:
+            parts["items"] = self.items
+        return next(iter(parts.values())) if len(parts) == 1 else parts
+
+
+class Danger(StrEnum):
+    """What a global that a pickle names would do where a pickle is executed."""
+
+    PLAIN = "plain"
+    """Builds tensors, containers and numbers."""
+    UNKNOWN = "unknown"
+    """A class or function of some package: runs that package's code."""
+    RUNS_CODE = "runs-code"
+    """Can run a command or any code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A class or function that a pickle names. Nothing was imported."""
+
+    file: str
+    name: str
+    danger: Danger
+    count: int = 1
+
+
+class Flaw(StrEnum):
+    """What can be wrong with a checkpoint's files."""
+
+    UNREADABLE = "unreadable"
+    CHECKSUM = "checksum"
+    INCOMPLETE = "incomplete"
+    """A half save: no data.pkl, a missing shard or rank file, a tracker that names a missing folder."""
+    SHARD_SET = "shard-set"
+    """Shards that do not fit each other or their index: surplus, overlapping, of another save."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """One thing that is wrong with a file. `file` is relative to the checkpoint; `said` is one sentence."""
+
+    flaw: Flaw
+    file: str
+    said: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A run of stored bytes that carries a checksum, or could: a zip member, a DCP item, a payload.
+
+    `verify` reads the bytes and returns what is wrong with them, None where the checksum holds. `has_checksum` is
+    False where the file carries none: then `verify` only reads.
+    """
+
+    file: str
+    name: str
+    nbytes: int
+    has_checksum: bool
+    verify: Callable[[], Defect | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RawTree:
+    """A checkpoint, read as far as its description.
+
+    Attributes:
+        path: as the user gave it.
+        container: "torch-zip", "torch-legacy", "torch-tar", "pickle", "safetensors", "safetensors-sharded", "json",
+            "dcp", "folder", "zip", "tar" or "store".
+        root: the raw value. Of a folder or an archive: a dict of relative path (with "/") to the file's raw value.
+        nbytes: size of all files.
+        files: of a folder or an archive, each file's own tree by relative path.
+        members: what can be held against a checksum, in file order, those of `files` included.
+        globals: what its pickles name, those of `files` included.
+        defects: what is wrong and did not stop the reading.
+        facts: what the container says beside the content: "byteorder", "checksums", "metadata.format", ...
+        check_unchanged: raises DamagedCheckpointError where a file has changed since it was opened.
+    """
+
+    path: Path
+    container: str
+    root: Raw
+    nbytes: int
+    files: Mapping[str, "RawTree"] = field(default_factory=dict)
+    members: tuple[Member, ...] = ()
+    globals: tuple[Global, ...] = ()
+    defects: tuple[Defect, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    check_unchanged: Callable[[], None] = lambda: None
+
+
+def tensors_in(value: Raw) -> Iterator[RawTensor]:
+    """Every tensor in a raw value, in order, one as often as it is reached."""
+    waiting: list[Raw] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, RawTensor):
+            yield one
+        elif isinstance(one, Foreign):
+            waiting.append(one.unfold())
+        elif isinstance(one, Mapping):
+            waiting.extend(reversed(list(one.values())))
+        elif isinstance(one, list | tuple | set | frozenset):
+            waiting.extend(reversed(list(one)))
