@@ -124,7 +124,7 @@ class Source:
     nbytes: int
 
     def read_into(self, start: int, buffer: memoryview) -> None:
-        """Fill `buffer` from byte `start` of the window on. DamagedCheckpointError where there are not as many bytes."""
+        """Fill `buffer` from byte `start` on. DamagedCheckpointError where the window holds fewer bytes."""
         if start < 0 or start + len(buffer) > self.nbytes:
             raise DamagedCheckpointError(
                 f"{self}: bytes {start} to {start + len(buffer)} were promised, {self.nbytes} are there: cut short"
