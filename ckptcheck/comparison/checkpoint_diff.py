@@ -110,7 +110,7 @@ class CheckpointDiff:
     summaries: tuple[SectionSummary, ...]
     regrouped: tuple[Regrouped, ...] = ()
     paired_by: tuple[str, ...] = ()
-    compared: Compared = Compared()
+    compared: Compared = field(default_factory=Compared)
     not_compared: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     cast: str = ""
