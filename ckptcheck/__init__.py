@@ -11,18 +11,24 @@ if TYPE_CHECKING:
     from ckptcheck.experiment.run import Run as Run
     from ckptcheck.store.load import load as load
     from ckptcheck.store.save import save as save
+    from ckptcheck.verbs import check as check
     from ckptcheck.verbs import compare as compare
+    from ckptcheck.verbs import diff as diff
+    from ckptcheck.verbs import inspect as inspect
     from ckptcheck.verbs import resume as resume
     from ckptcheck.verbs import verify as verify
 
 __version__ = "0.1.0"
 
-__all__ = ["Context", "Run", "__version__", "compare", "load", "resume", "save", "verify"]
+__all__ = ["Context", "Run", "__version__", "check", "compare", "diff", "inspect", "load", "resume", "save", "verify"]
 
 _HOMES = {
     "Context": "ckptcheck.experiment.run",
     "Run": "ckptcheck.experiment.run",
+    "check": "ckptcheck.verbs",
     "compare": "ckptcheck.verbs",
+    "diff": "ckptcheck.verbs",
+    "inspect": "ckptcheck.verbs",
     "load": "ckptcheck.store.load",
     "resume": "ckptcheck.verbs",
     "save": "ckptcheck.store.save",

@@ -25,6 +25,14 @@ class Severity(StrEnum):
     INFO = "info"
 
 
+FAIL_ON: Final[Mapping[str, frozenset[Severity]]] = {
+    "error": frozenset({Severity.ERROR}),
+    "warning": frozenset({Severity.ERROR, Severity.WARNING}),
+    "never": frozenset(),
+}
+"""Choice of --fail-on to the severities that fail what would pass."""
+
+
 class Verdict(StrEnum):
     """The answer of a command."""
 

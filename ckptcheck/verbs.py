@@ -9,6 +9,7 @@ from ckptcheck.finding import Result
 from ckptcheck.progress import Progress
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+NO_TOLERANCES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType({})
 
 
 def verify(
@@ -126,6 +127,87 @@ def compare(
     from ckptcheck.verdict.two_traces import compare_folders
 
     return compare_folders(Path(left), Path(right), check_policy("exact", rtol, atol), tuple(select), tuple(ignore))
+
+
+def diff(
+    left: Path | str,
+    right: Path | str,
+    *,
+    only: Sequence[str] = (),
+    without: Sequence[str] = (),
+    renames: Sequence[tuple[str, str]] = (),
+    left_section: str = "",
+    right_section: str = "",
+    cast: str = "",
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    tolerances: Mapping[str, tuple[float, float]] = NO_TOLERANCES,
+    statistics: bool = True,
+    gate: str = "content",
+    select: Sequence[str] = ("CK",),
+    ignore: Sequence[str] = (),
+    fail_on: str = "error",
+    progress: Progress | None = None,
+) -> Result:
+    """Compare two checkpoints of any formats by content, parameters by name.
+
+    `only` and `without` are globs over "section/parameter/key"; `renames` are (pattern, replacement) for the left
+    side's names; `tolerances` map "role" or "role:dtype" to (rtol, atol); `statistics` False counts what differs
+    without measuring how far. With `gate` "content" any difference fails, with "findings" only findings of the rules
+    do, by `fail_on`. Raises CheckpointError where a side is no checkpoint that we read, DamagedCheckpointError where
+    its bytes do not fit each other, UsageError for a wrong option.
+    """
+    from ckptcheck.comparison.checkpoint_diff import DiffOptions
+    from ckptcheck.verdict.two_checkpoints import Gate, diff_files
+
+    options = DiffOptions(
+        only=tuple(only),
+        ignored=tuple(without),
+        renames=tuple(renames),
+        left_section=left_section,
+        right_section=right_section,
+        cast=cast,
+        rtol=rtol,
+        atol=atol,
+        tolerances=dict(tolerances),
+        statistics=statistics,
+    )
+    return diff_files(Path(left), Path(right), options, Gate(gate, tuple(select), tuple(ignore), fail_on), progress)
+
+
+def check(
+    path: Path | str,
+    *,
+    select: Sequence[str] = ("CK",),
+    ignore: Sequence[str] = (),
+    fail_on: str = "error",
+    progress: Progress | None = None,
+) -> Result:
+    """Verify a checkpoint's files: every checksum, and the rules of family CK1.
+
+    A damaged checkpoint is a finding. Raises CheckpointError where `path` is absent or no checkpoint that we read.
+    """
+    from ckptcheck.verdict.checking import check_files
+
+    return check_files(Path(path), tuple(select), tuple(ignore), fail_on, progress)
+
+
+def inspect(
+    path: Path | str,
+    *,
+    names: Path | str | Sequence[str] | None = None,
+    digests: bool = False,
+    progress: Progress | None = None,
+) -> Result:
+    """Say what is in a checkpoint, from its description: no tensor is read but step counters.
+
+    `names` are parameter names in the optimizer's order, or a file that holds them, one a line. With `digests` all
+    tensors are read, and each is told by a digest of its bytes. Raises as `diff`.
+    """
+    from ckptcheck.verdict.inspection import inspect_checkpoint, names_in
+
+    listed = names_in(Path(names)) if isinstance(names, Path | str) else names
+    return inspect_checkpoint(Path(path), listed, digests=digests, progress=progress)
 
 
 def demo(*, progress: Progress | None = None) -> tuple[Result, Result]:

@@ -73,6 +73,9 @@ def test_reports_see_nothing_but_findings(graph):
     "from ckptcheck.cli.main import door; door.main(['--help'])",
     "from ckptcheck.cli.main import door; door.main(['--version'])",
     "from ckptcheck.cli.main import door; door.main(['verify', '--help'])",
+    "from ckptcheck.cli.main import door; door.main(['diff', '--help'])",
+    "from ckptcheck.cli.main import door; door.main(['check', '--help'])",
+    "from ckptcheck.cli.main import door; door.main(['inspect', '--help'])",
 ])  # fmt: skip
 def test_what_must_be_quick_imports_nothing_heavy(code):
     told = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {code}"

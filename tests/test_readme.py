@@ -16,6 +16,12 @@ from ckptcheck.rules.table import RULES
 MISTAKE = 'optimizer.load_state_dict(state["optimizer"])'
 """The line without which the README's target fails."""
 RESULTS = {"result: pass": 0, "result: fail": 1}
+CHECKPOINTS = "fixtures/checkpoints/04_hf_trainer"
+SHOWN = {
+    "shown: inspect": (0, f"inspect {CHECKPOINTS}/checkpoint-2"),
+    "shown: diff": (1, f"diff {CHECKPOINTS}/checkpoint-2 {CHECKPOINTS}/checkpoint-4 --top 1"),
+}
+"""Exit code and command line of what is shown of kept checkpoints."""
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -59,6 +65,22 @@ def result(marker: str, place: Path) -> str:
     )
     assert done.returncode == RESULTS[marker], done.stderr
     return f"```console\n$ ckptcheck verify my_run.py\n{done.stdout}```\n"
+
+
+def shown(marker: str) -> str:
+    """Return what the tool says of a kept checkpoint."""
+    code, command = SHOWN[marker]
+    done = subprocess.run(
+        [sys.executable, "-m", "ckptcheck", *command.split()],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return f"```console\n$ ckptcheck {command}\n{done.stdout}```\n"
 
 
 def without_numbers(text: str) -> list[str]:
@@ -108,6 +130,11 @@ def test_the_results_of_the_readme_are_what_the_tool_says(marker, tmp_path):
     assert without_numbers(result(marker, tmp_path)) == told, "renew: python -m tests.test_readme"
 
 
+@pytest.mark.parametrize("marker", SHOWN)
+def test_what_the_readme_shows_of_checkpoints_is_what_the_tool_says(marker):
+    assert shown(marker) == between(marker), "renew: python -m tests.test_readme"
+
+
 def test_the_target_of_the_readme_trains(tmp_path):
     import torch
 
@@ -137,6 +164,8 @@ def test_every_line_with_the_command_is_understood():
 
 if __name__ == "__main__":
     anew = written(README, "rules", rules())
+    for name in SHOWN:
+        anew = written(anew, name, shown(name))
     for name in RESULTS:
         with TemporaryDirectory() as folder:
             anew = written(anew, name, result(name, Path(folder)))

@@ -82,6 +82,45 @@ class Verbs(Protocol):
     ) -> Result:
         """Compare two traces."""
 
+    def diff(
+        self,
+        left: Path,
+        right: Path,
+        *,
+        only: Sequence[str] = (),
+        without: Sequence[str] = (),
+        renames: Sequence[tuple[str, str]] = (),
+        left_section: str = "",
+        right_section: str = "",
+        cast: str = "",
+        rtol: float = 0.0,
+        atol: float = 0.0,
+        tolerances: Mapping[str, tuple[float, float]] = {},
+        statistics: bool = True,
+        gate: str = "content",
+        select: Sequence[str] = ("CK",),
+        ignore: Sequence[str] = (),
+        fail_on: str = "error",
+        progress: Progress | None = None,
+    ) -> Result:
+        """Compare two checkpoints."""
+
+    def check(
+        self,
+        path: Path,
+        *,
+        select: Sequence[str] = ("CK",),
+        ignore: Sequence[str] = (),
+        fail_on: str = "error",
+        progress: Progress | None = None,
+    ) -> Result:
+        """Judge one checkpoint."""
+
+    def inspect(
+        self, path: Path, *, names: Path | None = None, digests: bool = False, progress: Progress | None = None
+    ) -> Result:
+        """Say what is in a checkpoint."""
+
     def demo(self, *, progress: Progress | None = None) -> tuple[Result, Result]:
         """Run a clean resume and a broken one."""
 

@@ -10,16 +10,11 @@ from typing import Final
 from ckptcheck.cli.options import View
 from ckptcheck.cli.streams import write_file, write_out
 from ckptcheck.errors import OutputError
-from ckptcheck.finding import EXIT_FAIL, EXIT_PASS, Result, Severity, Verdict
+from ckptcheck.finding import EXIT_FAIL, EXIT_PASS, FAIL_ON, Result, Verdict
 from ckptcheck.reports import json
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.table import REPORTS
 
-_FAILING: Final = {
-    "error": frozenset({Severity.ERROR}),
-    "warning": frozenset({Severity.ERROR, Severity.WARNING}),
-    "never": frozenset[Severity](),
-}
 _ON_INCONCLUSIVE: Final = {"fail": EXIT_FAIL, "pass": EXIT_PASS}
 
 
@@ -34,7 +29,7 @@ def deliver(result: Result, view: View) -> int:
 
 def gated(result: Result, fail_on: str) -> Result:
     """Turn a pass into a fail where a finding is as severe as `fail_on`; never the other way round."""
-    failing = _FAILING[fail_on]
+    failing = FAIL_ON[fail_on]
     if result.verdict is Verdict.PASS and any(finding.severity in failing for finding in result.findings):
         return replace(result, verdict=Verdict.FAIL)
     return result
@@ -47,7 +42,7 @@ def show(results: Sequence[Result], view: View, titles: Sequence[str] = ()) -> N
     """
     try:
         for form, path in view.reports:
-            write_file(path, _rendered(results, form, Page(detail=_detail(view)), titles))
+            write_file(path, _rendered(results, form, Page(detail=_detail(view), top=view.top), titles))
     except OutputError:
         if view.form != "json":  # hours of training shall not be lost; as JSON, the error takes the result's place
             write_out(_rendered(results, view.form, _stdout_page(view), titles))
@@ -71,6 +66,7 @@ def _stdout_page(view: View) -> Page:
         color=_wants_color(view.color),
         ascii_only=not encoding.startswith("utf"),
         detail=_detail(view),
+        top=view.top,
     )
 
 

@@ -7,6 +7,13 @@ from typing import Any, Final
 
 import click
 
+from ckptcheck.state.tensor import ITEMSIZE_BYTES
+
+_SHORT_DTYPES: Final = {
+    "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32", "fp64": "float64",
+    "double": "float64", "fp8": "float8_e4m3fn", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
+    "float8_e4m3": "float8_e4m3fn",
+}  # fmt: skip
 CONTRACTS: Final = ("no-grad", "no-update", "hold", "removed", "reset")
 """What "frozen" may mean."""
 
@@ -58,6 +65,56 @@ def rule_codes(value: str) -> tuple[str, ...]:
         if not re.fullmatch(r"CK([1-7]\d{0,2})?", code):
             raise click.BadParameter(f"{code!r} is no rule code or its beginning, such as CK202 or CK2")
     return codes
+
+
+def rule_codes_or_pattern(value: str) -> tuple[str, ...] | str:
+    """Read codes as `rule_codes` does, and anything that does not look like codes as a pattern."""
+    return rule_codes(value) if re.fullmatch(r"CK[0-9CK, ]*", value) else pattern(value)
+
+
+def pattern(value: str) -> str:
+    """Read a pattern. BadParameter for an empty one, which would match nothing or everything."""
+    if not value:
+        raise click.BadParameter("the pattern is empty")
+    return value
+
+
+def renaming(value: str) -> tuple[str, str]:
+    """Read PATTERN=REPLACEMENT, split at the last equals sign. BadParameter for what is no regular expression."""
+    expression, equals, replacement = value.rpartition("=")
+    if not equals or not expression:
+        raise click.BadParameter(f"{value!r} is not PATTERN=REPLACEMENT, such as '^backbone\\.=encoder.'")
+    try:
+        re.sub(expression, replacement, "")
+        re.compile(expression).sub(replacement, expression)
+    except (re.error, IndexError) as error:
+        raise click.BadParameter(f"{value!r} is no regular expression with its replacement: {error}") from error
+    return expression, replacement
+
+
+def tolerance(value: str) -> tuple[str, tuple[float, float]]:
+    """Read ROLE[:DTYPE]=RTOL[,ATOL]. BadParameter for numbers that are no tolerances and dtypes that are none."""
+    role, _, amounts = value.rpartition("=")
+    role, colon, dtype = role.partition(":")
+    if not role or (colon and not dtype):
+        raise click.BadParameter(f"{value!r} is not ROLE[:DTYPE]=RTOL[,ATOL], such as state:bfloat16=1e-2,1e-6")
+    try:
+        numbers = [float(amount) for amount in amounts.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or not all(math.isfinite(one) and one >= 0 for one in numbers):
+        raise click.BadParameter(f"{amounts!r} is not RTOL or RTOL,ATOL: one or two finite numbers from 0 up")
+    told = f"{role}:{dtype_name(dtype)}" if dtype else role
+    return told, (numbers[0], numbers[1] if len(numbers) == 2 else 0.0)
+
+
+def dtype_name(value: str) -> str:
+    """Read a dtype by torch's name or a common short one; BadParameter for any other."""
+    name = value.removeprefix("torch.")
+    name = _SHORT_DTYPES.get(name, name)
+    if name not in ITEMSIZE_BYTES:
+        raise click.BadParameter(f"there is no dtype {value!r}; name one as torch does, such as bfloat16")
+    return name
 
 
 class Amount(click.FloatRange):

@@ -19,6 +19,9 @@ COMMANDS: Final[Mapping[str, str]] = {
     "save": "ckptcheck.cli.save",
     "resume": "ckptcheck.cli.resume",
     "compare": "ckptcheck.cli.compare",
+    "inspect": "ckptcheck.cli.inspect",
+    "check": "ckptcheck.cli.check",
+    "diff": "ckptcheck.cli.diff",
 }
 """Command by name: the module that holds it under the name `command`."""
 

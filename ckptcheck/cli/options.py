@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import click
 
-from ckptcheck.cli.kinds import Amount, format_name, report_file, rule_codes
+from ckptcheck.cli.kinds import Amount, format_name, pattern, report_file, rule_codes, rule_codes_or_pattern
 from ckptcheck.cli.streams import check_writable
+from ckptcheck.finding import FAIL_ON
 from ckptcheck.state.digest import LINEAR_128, XXH3_128
 
 Command = Callable[..., None]
@@ -21,7 +22,8 @@ class View:
     """What the user wants to see of a result, and what its verdict shall mean to the caller.
 
     `form` is a report format, `reports` are (format, path); `color` is "auto", "always" or "never";
-    `on_inconclusive` is "fail", "pass" or None for an exit code of its own.
+    `on_inconclusive` is "fail", "pass" or None for an exit code of its own; `top` is how many differences a section of
+    a text shows.
     """
 
     form: str = "text"
@@ -32,6 +34,7 @@ class View:
     verbose: bool = False
     progress: bool = True
     color: str = "auto"
+    top: int = 10
 
 
 _VIEW: Final = (
@@ -45,13 +48,33 @@ _VIEW: Final = (
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                  help="Colour on stdout; auto honours NO_COLOR."),
 )  # fmt: skip
+_SELECT: Final = click.option("--select", type=rule_codes, multiple=True, default=["CK"], show_default=True,
+                              metavar="CODES", help="Judge by these rules: codes or their beginnings.")  # fmt: skip
+_ON_INCONCLUSIVE: Final = click.option(
+    "--on-inconclusive", type=click.Choice(["fail", "pass"]), help="Exit 1 or 0 instead of 3."
+)
+
+
+def _fail_on(said: str) -> Callable[[Command], Command]:
+    return click.option("--fail-on", type=click.Choice(list(FAIL_ON)), default="error", show_default=True, help=said)
+
+
 _GATE: Final = (
-    click.option("--select", type=rule_codes, multiple=True, default=["CK"], show_default=True, metavar="CODES",
-                 help="Judge by these rules: codes or their beginnings."),
+    _SELECT,
     click.option("--ignore", type=rule_codes, multiple=True, metavar="CODES", help="Leave these rules out."),
-    click.option("--fail-on", type=click.Choice(["error", "warning", "never"]), default="error", show_default=True,
-                 help="The least severe finding that fails what would pass. A divergence always fails."),
-    click.option("--on-inconclusive", type=click.Choice(["fail", "pass"]), help="Exit 1 or 0 instead of 3."),
+    _fail_on("The least severe finding that fails what would pass. A divergence always fails."),
+    _ON_INCONCLUSIVE,
+)
+_CONTENT_GATE: Final = (
+    click.option("--only", type=pattern, multiple=True, metavar="PATTERN",
+                 help="Compare only what matches, such as 'optimizer/*' or '*.bias'. Repeatable."),
+    click.option("--ignore", "ignored", type=rule_codes_or_pattern, multiple=True, metavar="PATTERN|CODES",
+                 help="Leave out what matches, or these rules. Repeatable."),
+    click.option("--gate", type=click.Choice(["content", "findings"]), default="content", show_default=True,
+                 help="What exits 1: any difference of content, or only findings of the rules, by --fail-on."),
+    _SELECT,
+    _fail_on("With --gate findings, the least severe finding that fails."),
+    _ON_INCONCLUSIVE,
 )  # fmt: skip
 _TOLERANCE: Final = (
     click.option("--rtol", type=Amount(min=0), default=0.0, help="Relative tolerance. Default: exact."),
@@ -80,7 +103,7 @@ def view_options(command: Command) -> Command:
             raise click.UsageError("-q and -v exclude each other", click.get_current_context())
         for _, path in reports:
             check_writable(path)
-        gate = {key: rest.pop(key) for key in ("fail_on", "on_inconclusive") if key in rest}
+        gate = {key: rest.pop(key) for key in ("fail_on", "on_inconclusive", "top") if key in rest}
         view = View(
             form=form, reports=reports, quiet=quiet, verbose=verbose, progress=not no_progress, color=color, **gate
         )
@@ -97,6 +120,22 @@ def gate_options(command: Command) -> Command:
         command(select=tuple(chain(*select)), ignore=tuple(chain(*ignore)), **rest)
 
     return _with(_GATE, with_codes)
+
+
+def content_gate_options(command: Command) -> Command:
+    """Add what is compared and what of it fails; --ignore takes patterns and codes, told by their form."""
+
+    @wraps(command)
+    def with_both(
+        *, select: Sequence[Sequence[str]], ignored: Sequence[str | tuple[str, ...]], only: Sequence[str], **rest: Any
+    ) -> None:
+        codes = [one for one in ignored if not isinstance(one, str)]
+        patterns = [one for one in ignored if isinstance(one, str)]
+        command(
+            select=tuple(chain(*select)), ignore=tuple(chain(*codes)), only=tuple(only), without=tuple(patterns), **rest
+        )
+
+    return _with(_CONTENT_GATE, with_both)
 
 
 def tolerance_options(command: Command) -> Command:

@@ -33,16 +33,23 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scratch:
+class Scratch:
+    """The arrays that every block of a walk is written to."""
+
     left: Doubles
     right: Doubles
     gap: Doubles
     unequal: NDArray[np.bool_]
 
+    @classmethod
+    def of(cls, longest: int) -> "Scratch":
+        """For blocks of up to `longest` elements."""
+        return cls(np.empty(longest), np.empty(longest), np.empty(longest), np.empty(longest, np.bool_))
 
-def block_numel(side: Bits) -> int:
-    """Elements in the longest block of a side."""
-    return min(BLOCK_NUMEL, len(side))
+
+def block_numel(numel: int) -> int:
+    """Elements in the longest block of a tensor of `numel` elements."""
+    return min(BLOCK_NUMEL, numel)
 
 
 def are_equal(left: Bits, right: Bits) -> bool:
@@ -51,15 +58,17 @@ def are_equal(left: Bits, right: Bits) -> bool:
     return all(np.array_equal(left[s : s + BLOCK_NUMEL], right[s : s + BLOCK_NUMEL]) for s in starts)
 
 
-def walk(left: Bits, right: Bits, dtypes: tuple[str, str]) -> Iterator[Block]:
-    """Yield the blocks of two sides of one length, in order; `dtypes` are left's and right's."""
-    size = block_numel(left)
-    scratch = _Scratch(np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.bool_))
+def walk(left: Bits, right: Bits, dtypes: tuple[str, str], scratch: Scratch, first: int = 0) -> Iterator[Block]:
+    """Yield the blocks of two sides of one length, in order; `dtypes` are left's and right's.
+
+    `first` is the place in the tensor of these sides' first element.
+    """
+    size = len(scratch.gap)
     for start in range(0, len(left), size or 1):
-        yield _block(start, left[start : start + size], right[start : start + size], dtypes, scratch)
+        yield _block(first + start, left[start : start + size], right[start : start + size], dtypes, scratch)
 
 
-def _block(start: int, left: Bits, right: Bits, dtypes: tuple[str, str], scratch: _Scratch) -> Block:
+def _block(start: int, left: Bits, right: Bits, dtypes: tuple[str, str], scratch: Scratch) -> Block:
     n = len(left)
     left_dtype, right_dtype = dtypes
     one_dtype = left_dtype == right_dtype

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from ckptcheck.comparison.tensors import TensorDifference
+from ckptcheck.comparison.tensor_difference import TensorDifference
 from ckptcheck.finding import Compared
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.training_state import Entry
@@ -21,6 +21,22 @@ CONTENT_SECTIONS: Final = (
     "other",
 )
 """The parts of a checkpoint as users name them, in the order of reports."""
+
+
+_SECTION_OF_STATE: Final = {"schedule": "scheduler"}
+"""Sections of a training state that users call by another name; "extra" is progress or other."""
+_PROGRESS: Final = frozenset(
+    {"epoch", "epochs", "step", "steps", "iter", "iteration", "iterations", "iter_num", "global_step", "num_updates"}
+)
+"""Last keys of a path that counts how far the training went."""
+
+
+def section_of(section: str, path: str) -> str:
+    """The content section of a path in a section of a training state."""
+    told = _SECTION_OF_STATE.get(section, section)
+    if told in CONTENT_SECTIONS:
+        return told
+    return "progress" if path.rpartition(".")[2] in _PROGRESS else "other"
 
 
 class Kind(StrEnum):
@@ -97,11 +113,13 @@ class CheckpointDiff:
         rows: ordered by section, then as in the left checkpoint.
         summaries: one for each section that a side has.
         regrouped: parameters whose group changed, groups being matched by their members.
-        paired_by: for each optimizer that both have: "name", or "position" where a side has no names.
+        paired_by: for each optimizer that both have: "name", "position" where a side has no names, or "none" where
+            the counts differ besides.
         compared: how much was compared.
         not_compared: what was left out, one sentence each.
         notes: what was taken as equal or stripped, one sentence each.
         cast: the dtype of `--cast`, "" without; `cast_equal` counts tensors that are equal only after it.
+        unread: tensors that both sides have, and whose contents could not be held against each other.
     """
 
     left: Checkpoint
@@ -115,10 +133,11 @@ class CheckpointDiff:
     notes: tuple[str, ...] = ()
     cast: str = ""
     cast_equal: int = 0
+    unread: int = 0
 
     @property
     def same_content(self) -> bool:
-        """Whether nothing differs; container, compression, checksums and devices are not content."""
+        """Whether nothing differs that was compared (`summaries` tell how much was); containers are not content."""
         return not self.rows and not self.regrouped
 
 
@@ -126,10 +145,11 @@ class CheckpointDiff:
 class DiffOptions:
     """What to compare and how.
 
-    `only` and `ignored` are globs over "section/parameter/key" parts (see `diff_checkpoints`); `renames` are
-    (pattern, replacement) of regular expressions for the left side's names; `left_section` and `right_section` choose
-    one section or further model of a side; `cast` names the dtype that both sides are cast to before they are held
-    unequal; `tolerances` map "role" or "role:dtype" to (rtol, atol), the most specific wins.
+    `only` and `ignored` are globs over "section/parameter/key" or one of the three (see `selection.Selection`);
+    `renames` are (pattern, replacement) of regular expressions for the left side's names; `left_section` and
+    `right_section` choose one section or further model of a side; `cast` names the dtype that both sides are cast to
+    before they are held unequal; `tolerances` map "role" or "role:dtype" to (rtol, atol), the most specific wins. A
+    role is "param", "buffer" (else as "param"), "grad", "state", "hyper" or a content section; the dtype is the left's.
     """
 
     only: tuple[str, ...] = ()

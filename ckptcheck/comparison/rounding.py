@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptcheck.comparison.decoding import Doubles
+from ckptcheck.comparison.decoding import FLOATS, Doubles
 from ckptcheck.state.tensor import ITEMSIZE_BYTES
 
 Singles = NDArray[np.float32]
@@ -55,8 +55,30 @@ class RoundedThrough:
 
     def _is(self, narrowed: Singles, right: Doubles) -> bool:
         expected = round_to(narrowed, self._right_dtype).astype(np.float64)
-        same = expected.view(np.uint64) == right.view(np.uint64)
-        return bool(np.all(same | (np.isnan(expected) & np.isnan(right))))
+        return bool(np.all(_same(expected, right)))
+
+
+class EqualAfterCast:
+    """Whether every element of both sides, rounded to one dtype, is the same; NaN is NaN, zeros keep their sign."""
+
+    def __init__(self, dtypes: tuple[str, str], cast: str) -> None:
+        """`dtypes` are left's and right's, `cast` is float64 or a key of `NARROW`."""
+        self._cast = cast
+        self.holds = set(dtypes) <= FLOATS
+        """So far; False from the start unless both sides are floats."""
+
+    def add(self, left: Doubles, right: Doubles) -> None:
+        """Take up elements of both sides, of one shape."""
+        if self.holds:
+            self.holds = bool(np.all(_same(self._rounded(left), self._rounded(right))))
+
+    def _rounded(self, values: Doubles) -> Doubles:
+        return values if self._cast == "float64" else round_to(values.astype(np.float32), self._cast).astype(np.float64)
+
+
+def _same(left: Doubles, right: Doubles) -> NDArray[np.bool_]:
+    same: NDArray[np.bool_] = left.view(np.uint64) == right.view(np.uint64)
+    return same | (np.isnan(left) & np.isnan(right))
 
 
 def round_to(values: Singles, dtype: str, saturate: bool = True) -> Singles:

@@ -1,62 +1,101 @@
 """How two tensors differ: exact counts, extremes and distances, in bounded memory."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ckptcheck.comparison.accumulation import Accumulator
-from ckptcheck.comparison.blocks import Block, are_equal, block_numel, walk
-from ckptcheck.comparison.decoding import FLOATS, bits_of, by_component
-from ckptcheck.comparison.rounding import RoundedThrough
+from ckptcheck.comparison.blocks import Block, Scratch, are_equal, block_numel, walk
+from ckptcheck.comparison.decoding import FLOATS, bits_in, bits_of, by_component, is_known
+from ckptcheck.comparison.rounding import EqualAfterCast, RoundedThrough
+from ckptcheck.comparison.tensor_difference import TensorDifference
 from ckptcheck.comparison.ulp import UlpDistances
 from ckptcheck.state.tensor import TensorSpec
 
+__all__ = ["RunningDifference", "TensorDifference", "compare_bytes", "count_beyond"]
 
-@dataclass(frozen=True, slots=True)
-class TensorDifference:
-    """How right differs from left, element by element; of complex tensors, part by part.
 
-    A complex tensor is taken as `torch.view_as_real` shows it: `numel` counts parts, and a place has a last
-    index 0 (real) or 1 (imaginary).
+class RunningDifference:
+    """The difference of two tensors of one shape whose bytes come piece by piece, in order.
 
-    Attributes:
-        numel: number of elements.
-        differing: elements whose bytes differ; between two dtypes, whose values as float64 do.
-        signed_zeros: of these, 0.0 on one side and -0.0 on the other.
-        nan_payloads: of these, NaN on both sides with different bits.
-        first_at: index of the first differing element; None without one.
-        max_abs: greatest |right - left| in float64, rounded once; infinite where an infinity faces another
-            number or the difference exceeds float64. Pairs with a NaN are left out; None where no other differs.
-        max_abs_at: index of the first element where it is reached; None where `max_abs` is 0 or None.
-        rel_l2: norm of right - left over the norm of left, equal infinities and pairs with a NaN left out;
-            infinite where an infinity faces another number. None where left holds no finite number but zero.
-        max_ulp: greatest distance in units in the last place over differing elements, exact; infinity comes
-            next to the greatest finite number. Pairs with a NaN are left out. None for integers, bool and
-            two dtypes, and where no pair remains.
-        median_ulp: lower median of these distances, exact below 256 and above that within 1 %.
-        sign_flips: elements positive on one side and negative on the other; zero has no sign here.
-        nan: elements NaN on exactly one side.
-        inf: elements infinite on exactly one side.
-        rounded_through: the narrowest of float8_e5m2, float8_e4m3fn, bfloat16, float16 and float32 through
-            which every element of right is left's element rounded and cast back, as torch casts; None where
-            there is none, and where nothing was rounded. Few elements may fit a narrower one by chance.
+    Pieces of a multiple of `blocks.BLOCK_NUMEL` elements, the last excepted, give the very numbers of one piece.
+    Beside the pieces it takes less than 8 MB, whatever the size.
     """
 
-    numel: int
-    differing: int = 0
-    signed_zeros: int = 0
-    nan_payloads: int = 0
-    first_at: tuple[int, ...] | None = None
-    max_abs: float | None = 0.0
-    max_abs_at: tuple[int, ...] | None = None
-    rel_l2: float | None = 0.0
-    max_ulp: int | None = None
-    median_ulp: int | None = None
-    sign_flips: int = 0
-    nan: int = 0
-    inf: int = 0
-    rounded_through: str | None = None
+    def __init__(
+        self,
+        left: TensorSpec,
+        right: TensorSpec,
+        *,
+        tolerance: tuple[float, float] | None = None,
+        cast: str = "",
+    ) -> None:
+        """`tolerance` is (rtol, atol), `cast` a dtype of `EqualAfterCast`. Raises ValueError as `compare_bytes`."""
+        self._spec, other = _paired(left, right)
+        self._dtypes = dtypes = self._spec.dtype, other.dtype
+        longest = block_numel(self._spec.numel)
+        self._scratch = Scratch.of(longest)
+        self._found, self._rounding = Accumulator(), RoundedThrough(*dtypes)
+        self._ulps = UlpDistances(dtypes[0], longest) if dtypes[0] == dtypes[1] and dtypes[0] in FLOATS else None
+        self._tolerance = tolerance
+        self._cast = EqualAfterCast(dtypes, cast) if cast else None
+        self._seen = 0
+        self._beyond = 0
+
+    def add(self, left: memoryview, right: memoryview) -> None:
+        """Take up the next piece of both sides; ValueError where they are not of one length in elements."""
+        left_bits, right_bits = bits_in(left, self._dtypes[0]), bits_in(right, self._dtypes[1])
+        if len(left_bits) != len(right_bits):
+            raise ValueError(f"a piece of {len(left_bits)} elements cannot be compared with {len(right_bits)}")
+        with np.errstate(all="ignore"):
+            for block in walk(left_bits, right_bits, self._dtypes, self._scratch, self._seen):
+                self._take(block)
+        self._seen += len(left_bits)
+
+    @property
+    def difference(self) -> TensorDifference:
+        """Of all pieces so far."""
+        found, ulps, shape = self._found, self._ulps, self._spec.shape
+        if self._dtypes[0] == self._dtypes[1] and not found.differing:
+            return _none(self._spec)
+        value_changed = found.nan > 0 or bool(found.max_abs)
+        return TensorDifference(
+            numel=self._spec.numel,
+            differing=found.differing,
+            signed_zeros=found.signed_zeros,
+            nan_payloads=found.nan_payloads,
+            first_at=_index(found.first_at, shape),
+            max_abs=found.max_abs,
+            max_abs_at=_index(found.greatest_at, shape),
+            rel_l2=found.rel_l2,
+            max_ulp=ulps.greatest if ulps else None,
+            median_ulp=ulps.median if ulps else None,
+            sign_flips=found.sign_flips,
+            nan=found.nan,
+            inf=found.inf,
+            rounded_through=self._rounding.narrowest if value_changed else None,
+        )
+
+    @property
+    def beyond(self) -> int | None:
+        """Elements beyond the tolerance, as `count_beyond` counts; None where none was given."""
+        return self._beyond if self._tolerance else None
+
+    @property
+    def is_equal_after_cast(self) -> bool:
+        """Whether every element so far is equal once cast; False where no cast was asked for."""
+        return self._cast is not None and self._cast.holds
+
+    def _take(self, block: Block) -> None:
+        self._rounding.add(block.left, block.right)
+        if self._cast:
+            self._cast.add(block.left, block.right)
+        if self._tolerance:
+            self._beyond += _beyond(block, *self._tolerance)
+        if self._ulps:
+            _add_ulps(self._ulps, block)
+        self._found.add(block)  # the last, since it writes on the gap
 
 
 def compare_bytes(
@@ -70,23 +109,13 @@ def compare_bytes(
     Raises ValueError where the shapes differ, only one side is complex, the size of an element is not
     known, or a buffer is not `nbytes` of its spec long.
     """
-    left_spec, right_spec = _paired(left_spec, right_spec)
-    left_bits, right_bits = bits_of(left, left_spec), bits_of(right, right_spec)
-    dtypes = left_spec.dtype, right_spec.dtype
-    one_dtype = left_spec.dtype == right_spec.dtype
-    has_ulp = one_dtype and left_spec.dtype in FLOATS
-    if one_dtype and are_equal(left_bits, right_bits):
-        none = 0 if has_ulp else None
-        return TensorDifference(left_spec.numel, max_ulp=none, median_ulp=none)
-    found, rounding = Accumulator(), RoundedThrough(*dtypes)
-    ulps = UlpDistances(left_spec.dtype, block_numel(left_bits)) if has_ulp else None
-    with np.errstate(all="ignore"):
-        for block in walk(left_bits, right_bits, dtypes):
-            rounding.add(block.left, block.right)
-            if ulps:
-                _add_ulps(ulps, block)
-            found.add(block)
-    return _difference(left_spec, found, ulps, rounding)
+    left_parts, right_parts = _paired(left_spec, right_spec)
+    left_bits, right_bits = bits_of(left, left_parts), bits_of(right, right_parts)
+    if left_parts.dtype == right_parts.dtype and are_equal(left_bits, right_bits):
+        return _none(left_parts)
+    running = RunningDifference(left_spec, right_spec)
+    running.add(left, right)
+    return running.difference
 
 
 def count_beyond(
@@ -100,20 +129,31 @@ def count_beyond(
     """
     left_spec, right_spec = _paired(left_spec, right_spec)
     left_bits, right_bits = bits_of(left, left_spec), bits_of(right, right_spec)
-    beyond = 0
+    scratch = Scratch.of(block_numel(len(left_bits)))
     with np.errstate(all="ignore"):
-        for block in walk(left_bits, right_bits, (left_spec.dtype, right_spec.dtype)):
-            within = (block.gap <= atol + rtol * np.abs(block.left)) & np.isfinite(block.gap)
-            within |= ~block.unequal | (np.isnan(block.left) & np.isnan(block.right))
-            beyond += len(within) - int(np.count_nonzero(within))
-    return beyond
+        blocks = walk(left_bits, right_bits, (left_spec.dtype, right_spec.dtype), scratch)
+        return sum(_beyond(block, rtol, atol) for block in blocks)
 
 
 def _paired(left: TensorSpec, right: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     left_parts, right_parts = by_component(left), by_component(right)
     if left.shape != right.shape or left_parts.shape != right_parts.shape:
         raise ValueError(f"{left} and {right} cannot be compared element by element")
+    for spec in (left_parts, right_parts):
+        if not is_known(spec.dtype):
+            raise ValueError(f"elements of dtype {spec.dtype} cannot be compared: their size is not known")
     return left_parts, right_parts
+
+
+def _none(spec: TensorSpec) -> TensorDifference:
+    none = 0 if spec.dtype in FLOATS else None
+    return TensorDifference(spec.numel, max_ulp=none, median_ulp=none)
+
+
+def _beyond(block: Block, rtol: float, atol: float) -> int:
+    within: NDArray[np.bool_] = (block.gap <= atol + rtol * np.abs(block.left)) & np.isfinite(block.gap)
+    within |= ~block.unequal | (np.isnan(block.left) & np.isnan(block.right))
+    return len(within) - int(np.count_nonzero(within))
 
 
 def _add_ulps(ulps: UlpDistances, block: Block) -> None:
@@ -122,28 +162,6 @@ def _add_ulps(ulps: UlpDistances, block: Block) -> None:
         numbers = ~(np.isnan(block.left) | np.isnan(block.right))
         left, right, unequal = left[numbers], right[numbers], unequal[numbers]
     ulps.add(left, right, int(np.count_nonzero(unequal)))
-
-
-def _difference(
-    spec: TensorSpec, found: Accumulator, ulps: UlpDistances | None, rounding: RoundedThrough
-) -> TensorDifference:
-    value_changed = found.nan > 0 or bool(found.max_abs)
-    return TensorDifference(
-        numel=spec.numel,
-        differing=found.differing,
-        signed_zeros=found.signed_zeros,
-        nan_payloads=found.nan_payloads,
-        first_at=_index(found.first_at, spec.shape),
-        max_abs=found.max_abs,
-        max_abs_at=_index(found.greatest_at, spec.shape),
-        rel_l2=found.rel_l2,
-        max_ulp=ulps.greatest if ulps else None,
-        median_ulp=ulps.median if ulps else None,
-        sign_flips=found.sign_flips,
-        nan=found.nan,
-        inf=found.inf,
-        rounded_through=rounding.narrowest if value_changed else None,
-    )
 
 
 def _index(position: int | None, shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
+from ckptcheck.readers.rank_pieces import with_pieces
 from ckptcheck.readers.reader import HEAD_BYTES, Head, Listing
 from ckptcheck.readers.source import FilePool, Source
 from ckptcheck.state.raw import Defect, Flaw, RawTree
@@ -61,7 +62,7 @@ class Reading:
         head = Head(source, source.head(HEAD_BYTES))
         for reader in FILE_READERS:
             if reader.claims(head):
-                return reader.read(source, self)
+                return with_pieces(reader.read(source, self))
         raise refusal_of(head)
 
     def damaged(self, flaw: Flaw, file: str, said: str) -> None:

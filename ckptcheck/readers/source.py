@@ -162,16 +162,24 @@ class Source:
 def inside(folder: Path, name: str) -> Path:
     """The file `name` in `folder`; CheckpointError where the name, or a link, leads out of it.
 
-    Names come from files: "../x", "/x" and links to elsewhere must not be followed.
+    Names come from files: "../x", "/x" and links to elsewhere must not be followed. Links of Hugging Face's cache, from
+    `snapshots/<revision>` to the `blobs` beside it, are part of the folder.
     """
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\0" in name or "\\" in name:
         raise CheckpointError(f"{folder}: names the file {name!r}, which is not inside the folder: not followed")
     path = folder.joinpath(*parts)
     try:
-        leaves = not path.resolve().is_relative_to(folder.resolve())
+        target, home = path.resolve(), folder.resolve()
+        leaves = not target.is_relative_to(home) and not _is_blob(target, home)
     except (OSError, RuntimeError) as trouble:
         raise CheckpointError(f"{path}: cannot be resolved ({trouble}): not followed") from trouble
     if leaves:
         raise CheckpointError(f"{path}: is a link that leads out of the folder: not followed")
     return path
+
+
+def _is_blob(target: Path, folder: Path) -> bool:
+    """Whether a link leads from a snapshot of Hugging Face's cache to the cache's own blobs."""
+    snapshots = next((one for one in folder.parents if one.name == "snapshots"), None)
+    return snapshots is not None and target.parent == snapshots.parent / "blobs"

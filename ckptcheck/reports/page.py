@@ -19,12 +19,16 @@ class Detail(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where a text goes: its width in columns, whether it shows colour, whether it shows only ASCII."""
+    """Where a text goes: its width in columns, whether it shows colour, whether it shows only ASCII.
+
+    `top` is how many of the largest differences a section shows, unless all is wanted.
+    """
 
     width: int = 100
     color: bool = False
     ascii_only: bool = False
     detail: Detail = Detail.NORMAL
+    top: int = 10
 
 
 def escaped(text: str) -> str:

@@ -1,5 +1,6 @@
 """A sheet of wrapped lines: every text that goes onto it is made safe, and none is read as markup."""
 
+from collections.abc import Sequence
 from io import StringIO
 from typing import Final
 
@@ -58,8 +59,30 @@ class Sheet:
         first = Text().append(self._safe(lead), style=lead_style)
         self._flow(first, Text(" " * cell_len(first.plain)), Text(self._safe(text), style=style))
 
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write rows under a head, all columns but the first and the last to the right; in words where it is too wide.
+
+        The last column is text that may be long; it goes on below itself.
+        """
+        shown = [[self._safe(cell) for cell in row] for row in (head, *rows)]
+        widths = [max(cell_len(row[column]) for row in shown) for column in range(len(head) - 1)]
+        margin = sum(widths) + 2 * len(widths)
+        if margin + 12 > self._page.width:
+            for row in rows:
+                told = (f"{title.lower()} {cell}" for title, cell in zip(head[1:], row[1:], strict=True) if cell)
+                self.say(", ".join(told), lead=f"{row[0]}: ")
+            return
+        for place, row in enumerate(shown):
+            cells = [_filled(cell, width, right=column > 0) for column, (cell, width) in
+                     enumerate(zip(row, widths, strict=False))]  # fmt: skip
+            first = Text("  ".join([*cells, ""]), style="" if place else "bold")
+            self._flow(first, Text(" " * margin), Text(row[-1], style="" if place else "bold"))
+
     def _flow(self, first: Text, rest: Text, text: Text) -> None:
         width = max(self._page.width - max(cell_len(first.plain), cell_len(rest.plain)), 10)
+        if not self._page.color and text.plain.isascii() and len(text.plain) <= width:
+            self._lines.write((first.plain + text.plain).rstrip() + "\n")  # as below; a report can have 20,000 lines
+            return
         for line in text.wrap(self._console, width, overflow="fold") or [text]:
             self._put(first + line)
             first = rest
@@ -76,3 +99,8 @@ class Sheet:
     def _safe(self, text: str) -> str:
         text = escaped(text)
         return text.encode("ascii", "backslashreplace").decode() if self._page.ascii_only else text
+
+
+def _filled(cell: str, width: int, *, right: bool) -> str:
+    blanks = " " * (width - cell_len(cell))
+    return blanks + cell if right else cell + blanks

@@ -1,10 +1,12 @@
 """The result as a person reads it: the verdict, then where, why and what to do, then in short what stays open."""
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from ckptcheck.finding import Finding, Result, Severity, Verdict
-from ckptcheck.reports import words
-from ckptcheck.reports.distances import differences, distance, drift, numbers_at, spoken
+from ckptcheck.finding import Result, Verdict
+from ckptcheck.reports import contents, differences, distances, files, words
+from ckptcheck.reports.findings import other_findings, without_effect
+from ckptcheck.reports.headlines import headline
 from ckptcheck.reports.margin import compared, crossed, environment, not_judged, runs, settings
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.sheet import Sheet
@@ -15,45 +17,56 @@ _VERDICT_STYLES: Final = {
     Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.ERROR: "bold red",
 }
-_SEVERITY_STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_BODIES: Final[Mapping[str, Callable[[Sheet, Result, Page], None]]] = {
+    "inspect": contents.body,
+    "diff": differences.body,
+    "check": files.body,
+}
+"""Command to what it says below the headline; the others tell of a trajectory."""
+_WITHOUT_VERDICT: Final = frozenset({"inspect"})
 
 
 def render(result: Result, page: Page) -> str:
     """Return the whole report, or only its first line where the page wants no more than the verdict."""
     sheet = Sheet(page)
-    verdict = f"{result.verdict.value.upper()}  "
-    sheet.say(words.headline(result), style="bold", lead=verdict, lead_style=_VERDICT_STYLES[result.verdict])
+    has_verdict = result.command not in _WITHOUT_VERDICT or result.verdict is Verdict.ERROR
+    verdict = f"{result.verdict.value.upper()}  " if has_verdict else ""
+    sheet.say(headline(result), style="bold", lead=verdict, lead_style=_VERDICT_STYLES[result.verdict])
     if page.detail is Detail.VERDICT or result.verdict is Verdict.ERROR:
         return sheet.text
-    full = page.detail is Detail.ALL
     sheet.gap()
+    _BODIES.get(result.command, _trajectory)(sheet, result, page)
+    return sheet.text
+
+
+def _trajectory(sheet: Sheet, result: Result, page: Page) -> None:
+    full = page.detail is Detail.ALL
     _first_divergence(sheet, result, full)
     _cause(sheet, result, full)
     if result.first_divergence is not None:
         sheet.gap()
-    differences(sheet, result, full)
-    drift(sheet, result, full)
-    _other_findings(sheet, result, full)
+    distances.differences(sheet, result, full)
+    distances.drift(sheet, result, full)
+    other_findings(sheet, result, full)
     if result.first_divergence is not None:
         sheet.gap()
     compared(sheet, result)
     runs(sheet, result, full)
     crossed(sheet, result)
-    _without_effect(sheet, result, full)
+    without_effect(sheet, result, full)
     not_judged(sheet, result, full)
     settings(sheet, result, full)
     environment(sheet, result, full)
-    return sheet.text
 
 
 def _first_divergence(sheet: Sheet, result: Result, full: bool) -> None:
     first = result.first_divergence
     if first is None:
         return
-    numbers = numbers_at(result, first)
-    what, when = spoken(first, numbers), words.moment(first.step, first.stage)
+    numbers = distances.numbers_at(result, first)
+    what, when = distances.spoken(first, numbers), words.moment(first.step, first.stage)
     sheet.row("First at", f"{when}: {what}" if what else when)
-    if said := words.magnitude(numbers, full=True) if full else distance(numbers):
+    if said := words.magnitude(numbers, full=True) if full else distances.distance(numbers):
         sheet.row("", said)
     elif words.is_missing(result):
         sheet.row("", "missing after the load")
@@ -76,39 +89,3 @@ def _cause(sheet: Sheet, result: Result, full: bool) -> None:
         sheet.row("", f"evidence: {said}", style="dim")
     if finding.fix:
         sheet.row("To do", finding.fix)
-
-
-def _other_findings(sheet: Sheet, result: Result, full: bool) -> None:
-    told = words.cause_finding(result)
-    others = [finding for finding in result.findings if finding is not told and not words.is_without_effect(finding)]
-    label = "Also found" if told else "Found"
-    shown = others if full else list({finding.code: finding for finding in reversed(others)}.values())[::-1]
-    for finding in shown:
-        like = sum(other.code == finding.code for other in others) - 1
-        lead = f"{finding.code} {finding.severity.value}: "
-        more = f" (and {like} more like it; -v shows all)" if like and not full else ""
-        sheet.row(label, finding.message + more, lead=lead, lead_style=_SEVERITY_STYLES[finding.severity])
-        if told is None and not full and finding.fix:
-            sheet.row("", f"to do: {finding.fix}")
-        _details(sheet, finding, full)
-        label = ""
-
-
-def _without_effect(sheet: Sheet, result: Result, full: bool) -> None:
-    label = "No effect"
-    for finding in filter(words.is_without_effect, result.findings):
-        sheet.row(label, finding.message, style="dim", lead=f"{finding.code} ", lead_style="dim")
-        _details(sheet, finding, full)
-        label = ""
-
-
-def _details(sheet: Sheet, finding: Finding, full: bool) -> None:
-    if not full:
-        return
-    for lead, said in (
-        ("at ", words.place(finding.where)),
-        ("evidence: ", words.evidence(finding)),
-        ("to do: ", finding.fix),
-    ):
-        if said:
-            sheet.row("", said, lead=lead, style="dim", lead_style="dim", deeper=True)

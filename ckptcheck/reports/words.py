@@ -1,6 +1,6 @@
 """Numbers, places and verdicts in words; plain strings, not yet made safe for a terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ckptcheck.finding import Compared, Finding, Json, Place, Result, Severity, Verdict
@@ -157,6 +157,31 @@ def scalar(value: Json) -> str:
             return str(value)
 
 
+def exact(value: Json) -> str:
+    """Return a plain value so that two that differ look different: all digits of a float."""
+    return repr(value) if isinstance(value, float) else scalar(value)
+
+
+def spec(dtype: Json, shape: Json) -> str:
+    """Return a tensor's dtype and shape: "float32[64, 32]"."""
+    sizes = ", ".join(map(str, shape)) if isinstance(shape, list) else "?"
+    return f"{dtype}[{sizes}]"
+
+
+def section(name: Json) -> str:
+    """Return the name of a section as a label."""
+    return str(name).upper() if name in ("rng", "ema") else str(name).capitalize()
+
+
+def listed(names: Sequence[Json], most: int | None, more: str = "-v shows all") -> str:
+    """Return names with commas between them, `most` at most, and how many more there are."""
+    shown = ", ".join(scalar(name) for name in names[:most])
+    hidden = len(names) - len(names[:most])
+    if not hidden:
+        return shown
+    return f"{shown}{' ' if shown else ''}and {hidden} more" + (f" ({more})" if more else "")
+
+
 def compared(counts: Compared) -> str:
     """Return how much was compared."""
     parts = (
@@ -168,9 +193,9 @@ def compared(counts: Compared) -> str:
     return ", ".join(parts)
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, many: str = "") -> str:
     """Return "1 step", "20 steps"."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
 def size(count_bytes: int) -> str:

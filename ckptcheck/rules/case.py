@@ -8,7 +8,7 @@ from ckptcheck.comparison.bindings import Binding
 from ckptcheck.comparison.freezing import Breach
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.states import EntryDifference, StateDiff
-from ckptcheck.comparison.tensors import TensorDifference
+from ckptcheck.comparison.tensor_difference import TensorDifference
 from ckptcheck.comparison.traces import Difference, TraceDiff
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.state.training_state import TrainingState

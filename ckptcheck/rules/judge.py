@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ckptcheck.finding import Cause, Finding, NotJudged, Place, Severity
 from ckptcheck.rules.case import Case
 from ckptcheck.rules.legal import differences_without_effect
-from ckptcheck.rules.table import CAUSES, ROOTS, RULES
+from ckptcheck.rules.rule import chosen
+from ckptcheck.rules.table import CAUSES, ROOTS, RUN_RULES
 from ckptcheck.rules.words import place_of
 from ckptcheck.state.stages import LOAD, STAGE_ORDER
 
@@ -31,8 +32,7 @@ class Judgement:
 
 def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = ()) -> Judgement:
     """Run every selected rule. Codes are selected and ignored by prefix; an ignored code is never a cause."""
-    selected, ignored = tuple(select), tuple(ignore)
-    rules = [one for one in RULES if one.code.startswith(selected) and not (ignored and one.code.startswith(ignored))]
+    rules = chosen(RUN_RULES, select, ignore)
     findings: list[Finding] = []
     not_judged: list[NotJudged] = []
     for one in rules:

@@ -1,11 +1,20 @@
 """Every rule, and which code is the cause where several fire."""
 
-from typing import Final
+from typing import Any, Final
 
-from ckptcheck.rules import binding, completeness, fidelity, frozen, numbers, resume, trajectory
+from ckptcheck.comparison.checkpoint_diff import CheckpointDiff
+from ckptcheck.rules import binding, completeness, fidelity, files, frozen, numbers, resume, stale, trajectory
+from ckptcheck.rules.case import Case
+from ckptcheck.rules.files import Files
 from ckptcheck.rules.rule import Rule
 
-RULES: Final[tuple[Rule, ...]] = (
+FILE_RULES: Final[tuple[Rule[Files], ...]] = files.RULES
+"""Rules over one checkpoint's files."""
+
+DIFF_RULES: Final[tuple[Rule[CheckpointDiff], ...]] = stale.RULES
+"""Rules over a comparison of two checkpoints."""
+
+RUN_RULES: Final[tuple[Rule[Case], ...]] = (
     *completeness.RULES,
     *binding.RULES,
     *frozen.RULES,
@@ -14,6 +23,9 @@ RULES: Final[tuple[Rule, ...]] = (
     *fidelity.RULES,
     *trajectory.RULES,
 )
+"""Rules over a resumed run and the one it should reproduce."""
+
+RULES: Final[tuple[Rule[Any], ...]] = (*FILE_RULES, *DIFF_RULES, *RUN_RULES)
 
 BY_CODE: Final = {one.code: one for one in RULES}
 

@@ -1,12 +1,19 @@
 """A tensor whose bytes lie in pieces: shards of several ranks, or slices of flat buffers, read as one."""
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
 
 from ckptcheck.state.raw import ReadInto
 from ckptcheck.state.tensor import ITEMSIZE_BYTES, TensorSpec
+
+STEPS_PER_BOX: Final = 200
+"""Steps that proving a tiling may take for each box: shards of a mesh take a few, only a made-up heap takes more."""
+BLOCK_BYTES: Final = 4 << 20
+"""Most bytes that a piece whose rows are scattered over the whole is read at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,8 +35,25 @@ class Run:
     begin: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Neighbouring bytes of the whole: a fixed index in the first dimensions, a range in the next, all of the rest."""
+
+    offsets: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A region, and the memory that its bytes go to."""
+
+    region: _Region
+    buffer: memoryview
+
+
 def join_runs(spec: TensorSpec, runs: Sequence[Run]) -> ReadInto:
     """Read a tensor from runs of its flat elements. ValueError where they leave a hole, overlap or reach too far."""
+    size = _itemsize(spec)
     ordered = sorted((run for run in runs if run.numel), key=lambda run: run.start)
     end = 0
     for run in ordered:
@@ -40,7 +64,6 @@ def join_runs(spec: TensorSpec, runs: Sequence[Run]) -> ReadInto:
         end += run.numel
     if end != spec.numel:
         raise ValueError(f"{end} elements are held of the {spec.numel} of {spec}")
-    size = ITEMSIZE_BYTES[spec.dtype]
     starts = [run.start * size for run in ordered]
 
     def read_into(start_bytes: int, buffer: memoryview) -> None:
@@ -56,51 +79,163 @@ def join_runs(spec: TensorSpec, runs: Sequence[Run]) -> ReadInto:
 
 
 def join_boxes(spec: TensorSpec, boxes: Sequence[Box]) -> ReadInto:
-    """Read a tensor from boxes. ValueError where they do not tile it exactly."""
+    """Read a tensor from boxes; ValueError where they do not tile it exactly.
+
+    A box is never cut into its rows: it is read in neighbouring bytes, at most `BLOCK_BYTES` at once where they must
+    be scattered, as those of a column shard.
+    """
+    size = _itemsize(spec)
     for one in boxes:
-        ends = [offset + length for offset, length in zip(one.offsets, one.shape, strict=True)]
-        if len(ends) != len(spec.shape) or any(end > most for end, most in zip(ends, spec.shape, strict=True)):
-            raise ValueError(f"a piece of shape {one.shape} at {one.offsets} reaches beyond {spec}")
+        check_inside(spec, one)
     held = [one for one in boxes if math.prod(one.shape)]
     total = sum(math.prod(one.shape) for one in held)
-    if total != spec.numel or _overlap(held):
+    if total != spec.numel or not _tile(held, spec.shape):
         raise ValueError(f"pieces of {total} elements do not tile the {spec.numel} of {spec}")
-    return join_runs(spec, [run for one in held for run in _rows(one, spec.shape)])
+    if len(held) == 1:
+        return held[0].read_into
+    return _Joined(
+        (*spec.shape, size), [Box((*one.offsets, 0), (*one.shape, size), one.read_into) for one in held]
+    ).read
 
 
-def _overlap(boxes: Sequence[Box]) -> bool:
-    ordered = sorted(boxes, key=lambda one: one.offsets)
-    for place, one in enumerate(ordered):
-        for other in ordered[place + 1 :]:
-            if one.offsets and other.offsets[0] >= one.offsets[0] + one.shape[0]:
-                break
-            if all(
-                a < b + n and b < a + m
-                for a, m, b, n in zip(one.offsets, one.shape, other.offsets, other.shape, strict=True)
-            ):
-                return True
-    return False
+def check_inside(spec: TensorSpec, box: Box) -> None:
+    """ValueError where the box reaches beyond the tensor or has other dimensions."""
+    fits = len(box.offsets) == len(box.shape) == len(spec.shape) and all(
+        min(begin, length) >= 0 and begin + length <= most
+        for begin, length, most in zip(box.offsets, box.shape, spec.shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"a piece of shape {box.shape} at {box.offsets} reaches beyond {spec}")
 
 
-def _rows(box: Box, shape: tuple[int, ...]) -> Iterator[Run]:
-    """The longest runs of the whole that are contiguous in both the whole and the box."""
-    inner = len(shape)
-    length = 1
-    while inner and box.shape[inner - 1] == shape[inner - 1]:
-        inner -= 1
-        length *= shape[inner]
-    if inner:  # this dimension is cut, but its part is contiguous
-        inner -= 1
-        length *= box.shape[inner]
-    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    outer = box.shape[:inner]
-    index = [0] * inner
-    base = sum(offset * stride for offset, stride in zip(box.offsets, strides, strict=True))
-    for row in range(math.prod(outer)):
-        start = base + sum(place * stride for place, stride in zip(index, strides[:inner], strict=True))
-        yield Run(start, length, box.read_into, row * length)
-        for axis in reversed(range(inner)):
-            index[axis] += 1
-            if index[axis] < outer[axis]:
-                break
-            index[axis] = 0
+def _itemsize(spec: TensorSpec) -> int:
+    if spec.dtype not in ITEMSIZE_BYTES:
+        raise ValueError(f"the dtype {spec.dtype} is not known")
+    return ITEMSIZE_BYTES[spec.dtype]
+
+
+def _tile(boxes: Sequence[Box], shape: tuple[int, ...]) -> bool:
+    """Whether boxes, none of them empty and all inside, cover each element once.
+
+    Between two neighbouring cuts of the first dimension the same boxes are met, and they must tile what is left of it.
+    """
+    waiting: list[tuple[Sequence[Box], int]] = [(boxes, 0)] if math.prod(shape) else []
+    steps = STEPS_PER_BOX * (len(boxes) + 1)
+    while waiting:
+        some, axis = waiting.pop()
+        if axis == len(shape):
+            if len(some) != 1:
+                return False
+            continue
+        for band in _bands(some, axis, shape[axis]):
+            steps -= len(band) + 1
+            if not band or steps < 0:
+                return False
+            waiting.append((band, axis + 1))
+    return True
+
+
+def _bands(boxes: Sequence[Box], axis: int, length: int) -> Iterator[list[Box]]:
+    """The boxes met between each two neighbouring cuts of an axis; an empty list where none is."""
+    starting = sorted(boxes, key=lambda one: one.offsets[axis])
+    ends = {one.offsets[axis] + one.shape[axis] for one in boxes}
+    cuts = sorted({0, *(one.offsets[axis] for one in boxes), *ends})
+    met: list[Box] = []
+    place = 0
+    for cut in cuts:
+        if cut == length:
+            return
+        if cut in ends:
+            met = [one for one in met if one.offsets[axis] + one.shape[axis] > cut]
+        while place < len(starting) and starting[place].offsets[axis] == cut:
+            met.append(starting[place])
+            place += 1
+        yield list(met)
+    yield []  # the last cut is not the end: nothing covers the rest
+
+
+class _Joined:
+    """Boxes that tile a whole; the last dimension of all is the bytes of an element."""
+
+    def __init__(self, shape: tuple[int, ...], boxes: list[Box]) -> None:
+        self.shape = shape
+        self.boxes = sorted(boxes, key=lambda one: one.offsets)
+        self.begins = [one.offsets[0] for one in self.boxes]
+        self.reach = list(accumulate((one.offsets[0] + one.shape[0] for one in self.boxes), max))
+        self.strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        self.scattered = any(one.shape[1:] != shape[1:] for one in boxes)
+
+    def read(self, start: int, buffer: memoryview) -> None:
+        """A `ReadInto`."""
+        block = BLOCK_BYTES if self.scattered else len(buffer)
+        for begin in range(0, len(buffer), block or 1):
+            part = buffer[begin : begin + block]
+            place = 0
+            for region in self._regions(start + begin, start + begin + len(part)):
+                length = math.prod(region.shape)
+                self._fill(region, part[place : place + length])
+                place += length
+
+    def _regions(self, start: int, stop: int) -> Iterator[_Region]:
+        """Bytes `start` to `stop` as the fewest regions, in order; at most two for each dimension."""
+        while start < stop:
+            axis = next(
+                one for one, stride in enumerate(self.strides) if start % stride == 0 and start + stride <= stop
+            )
+            stride = self.strides[axis]
+            index = tuple(start // each % length for each, length in zip(self.strides, self.shape, strict=True))
+            count = min((stop - start) // stride, self.shape[axis] - index[axis])
+            yield _Region(index, (*(1 for _ in range(axis)), count, *self.shape[axis + 1 :]))
+            start += count * stride
+
+    def _fill(self, region: _Region, out: memoryview) -> None:
+        for box in self._met(region):
+            begins = tuple(map(max, region.offsets, box.offsets))
+            ends = map(min, _ends(region.offsets, region.shape), _ends(box.offsets, box.shape))
+            lengths = tuple(end - begin for begin, end in zip(begins, ends, strict=True))
+            if min(lengths) <= 0:
+                continue
+            # In the box the part is contiguous, as the region is in the whole.
+            skipped = _position(begins, box.offsets, box.shape)
+            if _is_run(lengths, region.shape):
+                place = _position(begins, region.offsets, region.shape)
+                box.read_into(skipped, out[place : place + math.prod(lengths)])
+            else:
+                _scatter(box, skipped, begins, lengths, _Target(region, out))
+
+    def _met(self, region: _Region) -> Iterator[Box]:
+        """The boxes that a region may meet."""
+        low, high = region.offsets[0], region.offsets[0] + region.shape[0]
+        return iter(self.boxes[bisect_right(self.reach, low) : bisect_left(self.begins, high)])
+
+
+def _ends(offsets: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[int]:
+    return (begin + length for begin, length in zip(offsets, shape, strict=True))
+
+
+def _position(index: tuple[int, ...], offsets: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """Where an index of the whole lies in the row-major bytes of a piece."""
+    position = 0
+    for at, offset, length in zip(index, offsets, shape, strict=True):
+        position = position * length + at - offset
+    return position
+
+
+def _is_run(lengths: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a part of a region is contiguous in it."""
+    axis = next((one for one, length in enumerate(shape) if length > 1), len(shape))
+    return lengths[axis + 1 :] == shape[axis + 1 :]
+
+
+def _scatter(box: Box, skipped: int, begins: tuple[int, ...], lengths: tuple[int, ...], out: _Target) -> None:
+    """Read neighbouring bytes of a box, from byte `skipped` on, to where they lie apart in a region."""
+    import numpy as np
+
+    scratch = bytearray(math.prod(lengths))
+    box.read_into(skipped, memoryview(scratch))
+    place = tuple(
+        slice(begin - offset, begin - offset + length)
+        for begin, offset, length in zip(begins, out.region.offsets, lengths, strict=True)
+    )
+    whole = np.frombuffer(out.buffer, np.uint8).reshape(out.region.shape)
+    whole[place] = np.frombuffer(scratch, np.uint8).reshape(lengths)

@@ -1,8 +1,9 @@
 """A checkpoint as its bytes say, before anybody asks who wrote it: nested plain values with lazy tensors as leaves.
 
 A raw value is None, a bool, int, float, complex, str or bytes; a list, tuple, dict, set or frozenset of raw values;
-a `RawTensor`; or a `Foreign` object. Readers see to it that a raw value is finite: it does not contain itself, is at
-most `MAX_RAW_DEPTH` deep and has at most `MAX_RAW_VALUES` values, counting one as often as it is reached.
+a `RawTensor`; a `Foreign` object; or, both of them ordinary values to whoever does not ask, a `Named` or a `StateDict`.
+Readers see to it that a raw value is finite: it does not contain itself, is at most `MAX_RAW_DEPTH` deep and has at
+most `MAX_RAW_VALUES` values, counting one as often as it is reached.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,29 @@ Raw: TypeAlias = Any
 
 MAX_RAW_DEPTH: Final = MAX_DEPTH
 MAX_RAW_VALUES: Final = 4_000_000
+
+
+class Named(str):
+    """The name of a class, function or constant that a pickle names: "torch.bfloat16". A str, but not an equal text.
+
+    Nothing was imported. Python 2's module names are replaced by today's.
+    """
+
+    __slots__ = ()
+
+
+class StateDict(dict[Raw, Raw]):
+    """An OrderedDict of a pickle.
+
+    `metadata` is what `Module.state_dict` notes beside it, as "features.1" -> {"version": 2} with a key for every
+    module of the tree (a batch norm has version 2); None without.
+    """
+
+    __slots__ = ("metadata",)
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.metadata: Raw = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +86,7 @@ class RawTensor:
         class_name: class of a subclass or wrapper, as "torch.Tensor".
         device: where it was saved from, as "cpu" or "cuda:0"; "" where the file does not say.
         shard: set where these bytes are one rank's piece of a larger tensor.
+        attributes: what else was pickled with it, by name: python attributes of a tensor, a buffer or a subclass.
     """
 
     spec: TensorSpec
@@ -74,6 +99,7 @@ class RawTensor:
     class_name: str = "torch.Tensor"
     device: str = ""
     shard: Shard | None = None
+    attributes: Mapping[str, Raw] | None = None
 
     def fetch(self) -> memoryview:
         """All bytes in fresh memory, `spec.nbytes` long."""

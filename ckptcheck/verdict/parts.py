@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from ckptcheck.comparison.states import EntryDifference
-from ckptcheck.comparison.tensors import TensorDifference
+from ckptcheck.comparison.tensor_difference import TensorDifference
 from ckptcheck.experiment.job import Outcome
 from ckptcheck.finding import Json
 from ckptcheck.rules.case import Case

@@ -40,6 +40,22 @@ class FakeVerbs:
                 select: Sequence[str] = ("CK",), ignore: Sequence[str] = ()) -> Result:  # fmt: skip
         return self._keep(locals())
 
+    def diff(self, left: Path, right: Path, *, only: Sequence[str] = (), without: Sequence[str] = (),
+             renames: Sequence[tuple[str, str]] = (), left_section: str = "", right_section: str = "", cast: str = "",
+             rtol: float = 0.0, atol: float = 0.0, tolerances: Mapping[str, tuple[float, float]] = {},
+             statistics: bool = True, gate: str = "content", select: Sequence[str] = ("CK",),
+             ignore: Sequence[str] = (), fail_on: str = "error",
+             progress: Progress | None = None) -> Result:  # fmt: skip
+        return self._keep(locals())
+
+    def check(self, path: Path, *, select: Sequence[str] = ("CK",), ignore: Sequence[str] = (),
+              fail_on: str = "error", progress: Progress | None = None) -> Result:  # fmt: skip
+        return self._keep(locals())
+
+    def inspect(self, path: Path, *, names: Path | None = None, digests: bool = False,
+                progress: Progress | None = None) -> Result:  # fmt: skip
+        return self._keep(locals())
+
     def demo(self, *, progress: Progress | None = None) -> tuple[Result, Result]:
         return self._keep(locals()), self.broken
 

@@ -59,3 +59,16 @@ def test_no_left_group_answers_to_two_right_ones(left, right):
 def test_groups_are_read_from_the_text_of_a_trace():
     assert parse_groups('[{"class": "SGD", "groups": [["a", null], []]}]') == [[("a", None), ()]]
     assert parse_groups(None) == parse_groups("[]") == []
+
+
+def test_thousands_of_groups_in_another_order_are_matched_by_their_members():
+    groups = [(f"p{place}",) for place in range(5_000)]
+    match = match_groups(groups, groups[::-1])
+    assert match.left_of == {place: 4_999 - place for place in range(5_000)}
+    assert (match.same_members, match.same_order) == (True, False)
+
+
+def test_thousands_of_groups_with_nothing_in_common_go_by_place():
+    match = match_groups([(f"p{place}",) for place in range(600)], [(f"q{place}",) for place in range(601)])
+    assert match.left_of == {place: place for place in range(600)}
+    assert not match.same_members

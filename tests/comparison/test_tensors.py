@@ -216,7 +216,7 @@ def test_bytes_may_lie_at_odd_addresses():
         (TensorSpec("float32", (2,)), TensorSpec("float32", (1, 2)), 8, "element by element"),
         (TensorSpec("complex64", (1,)), TensorSpec("float32", (1, 2)), 8, "element by element"),
         (TensorSpec("complex64", (1,)), TensorSpec("float64", (1,)), 8, "element by element"),
-        (TensorSpec("float4_e2m1fn_x2", (8,)), TensorSpec("float4_e2m1fn_x2", (8,)), 8, "size is not known"),
+        (TensorSpec("float6_e3m2fn", (8,)), TensorSpec("float6_e3m2fn", (8,)), 8, "size is not known"),
         (TensorSpec("float32", (3,)), TensorSpec("float32", (3,)), 8, "takes 12 bytes, the buffer holds 8"),
     ],
 )

@@ -10,7 +10,7 @@ Check = Callable[[Any], bool]
 
 FRAME = ("schema", "tool", "command", "verdict", "compared", "first_divergence", "cause", "findings", "not_judged",
          "environment")  # fmt: skip
-COMMANDS = ("verify", "save", "resume", "compare", "demo")
+COMMANDS = ("verify", "save", "resume", "compare", "demo", "diff", "check", "inspect")
 VERDICTS = ("pass", "fail", "inconclusive", "error")
 SEVERITIES = ("error", "warning", "info")
 
@@ -73,12 +73,61 @@ PLACE = {"run": said, "step": count, "stage": stage, "section": said, "parameter
          "optimizer": or_null(count), "kind": {"added", "removed", "changed"}.__contains__,
          "left": or_null(scalar), "right": or_null(scalar),
          "left_norm": or_null(number), "right_norm": or_null(number)}  # fmt: skip
+SECTIONS = ("model", "optimizer", "scheduler", "scaler", "ema", "rng", "data", "progress", "other")
+SECTION = {"section": SECTIONS.__contains__, "tensors": count, "values": count, "bytes": count}
+KINDS = ("changed", "added", "removed", "moved", "renamed", "dtype", "shape")
+DIFFERENCE = NUMBERS | {
+    "section": SECTIONS.__contains__, "parameter": or_null(text), "key": or_null(text), "kind": KINDS.__contains__,
+    "optimizer": or_null(count), "signed_zeros": or_null(count), "nan_payloads": or_null(count),
+    "rounded_through": or_null(said), "group": or_null(count), "beyond": or_null(count), "other": or_null(said),
+    "left": or_null(scalar), "right": or_null(scalar), "left_dtype": or_null(said), "right_dtype": or_null(said),
+    "left_shape": or_null(index), "right_shape": or_null(index),
+}  # fmt: skip
+LAYOUT = {"container": said, "convention": or_null(said)}
+SIDE = {"path": said, "layout": lambda value: not list(_record(value, LAYOUT, "")), "bytes": count,
+        "step": or_null(count), "section": or_null(said)}  # fmt: skip
+TENSOR = {
+    "section": SECTIONS.__contains__, "name": or_null(text), "key": or_null(text), "dtype": said, "shape": index,
+    "bytes": count, "device": or_null(said), "requires_grad": or_null(lambda value: isinstance(value, bool)),
+    "optimizer": or_null(count), "group": or_null(count), "tied": lambda value: isinstance(value, list),
+    "storage": lambda value: value is None or set(value) == {"file", "key", "offset"}, "value": or_null(scalar),
+}  # fmt: skip
+VALUE = {"section": SECTIONS.__contains__, "name": or_null(text), "key": or_null(text), "value": or_null(scalar),
+         "optimizer": or_null(count), "group": or_null(count), "digest": or_null(said)}  # fmt: skip
+GROUP = {"optimizer": count, "group": count, "parameters": lambda value: isinstance(value, list),
+         "hyperparameters": lambda value: isinstance(value, dict)}  # fmt: skip
+REGROUPED = {"parameter": said, "optimizer": count, "left_group": or_null(count), "right_group": or_null(count)}
+FILE = {"path": text, "bytes": count, "container": said, "checksums": ("on", "off", "in part").__contains__}
+GLOBAL = {"file": text, "name": said, "danger": ("unknown", "runs-code").__contains__, "count": count}
+TABLES = {
+    "diff": {
+        "sections": SECTION | dict.fromkeys(("differing", "added", "removed", "tolerated"), count),
+        "differences": DIFFERENCE,
+        "groups": REGROUPED,
+    },
+    "inspect": {
+        "sections": SECTION | {"dtypes": lambda value: isinstance(value, dict)},
+        "tensors": TENSOR,
+        "values": VALUE,
+        "groups": GROUP,
+        "globals": GLOBAL,
+        "storage_bloat": {"file": text, "key": said, "bytes": count, "used_bytes": count},
+    },
+    "check": {"files": FILE, "globals": GLOBAL},
+}
+"""The lists that a command about checkpoints always adds, and what stands in each of their rows."""
+RECORDS = {"diff": {"left": SIDE, "right": SIDE}, "inspect": {"layout": LAYOUT}}
 RUN = {"name": said, "status": said, "seconds": number, "training_s": number, "recording_s": number}
 
 
 def breaches(document: Any) -> list[str]:
     """Return everything in which a document is not a result of schema 1."""
-    return list(_frame(document)) or [*_judgement(document), *_parts(document), *_plain(document, "result")]
+    return list(_frame(document)) or [
+        *_judgement(document),
+        *_parts(document),
+        *_tables(document),
+        *_plain(document, "result"),
+    ]
 
 
 def _frame(document: Any) -> Iterator[str]:
@@ -124,6 +173,28 @@ def _parts(document: Any) -> Iterator[str]:
                 yield f"{part} {place} has no magnitude and no reason"
     for place, run in enumerate(document.get("runs", [])):
         yield from _record(run, RUN, f"run {place}")
+
+
+def _tables(document: Any) -> Iterator[str]:
+    if document["verdict"] == "error":
+        return
+    for name, wanted in TABLES.get(document["command"], {}).items():
+        if not isinstance(document.get(name), list):
+            yield f"{name} is {document.get(name)!r}"
+            continue
+        for place, row in enumerate(document[name]):
+            yield from _record(row, wanted, f"{name} {place}")
+    for name, wanted in RECORDS.get(document["command"], {}).items():
+        yield from _record(document.get(name), wanted, name)
+    if document["verdict"] == "pass" and document["command"] == "diff":
+        yield from _same(document)
+
+
+def _same(document: Any) -> Iterator[str]:
+    if not any(row["tensors"] + row["values"] for row in document["sections"]):
+        yield "a pass that compared nothing"
+    if document["gate"] == "content" and (document["differences"] or document["groups"]):
+        yield "a pass in which something differs"
 
 
 def _record(value: Any, wanted: dict[str, Check], where: str) -> Iterator[str]:

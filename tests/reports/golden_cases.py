@@ -5,6 +5,16 @@ from pathlib import Path
 from ckptcheck.finding import Result
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.table import REPORTS
+from tests.reports.checkpoint_results import (
+    DAMAGED,
+    DIFFERENT,
+    GATED,
+    INSPECTED,
+    MATCHING,
+    NOTHING,
+    WHOLE,
+    hostile,
+)
 from tests.reports.results import APART, BROKEN, CLEAN, HOSTILE, NOISY, RAISED, REFUSED, SAVED
 
 FOLDER = Path(__file__).parent / "golden"
@@ -22,6 +32,21 @@ CASES: dict[str, tuple[str, Result, Page]] = {
     "noisy_100.txt": ("text", NOISY, Page()),
     "refused.txt": ("text", REFUSED, Page()),
     "hostile_ascii.txt": ("text", HOSTILE, Page(ascii_only=True)),
+    "matching_80.txt": ("text", MATCHING, Page(width=80)),
+    "different_100.txt": ("text", DIFFERENT, Page(top=3)),
+    "different_40.txt": ("text", DIFFERENT, Page(width=40)),
+    "different_100_all.txt": ("text", DIFFERENT, Page(detail=Detail.ALL)),
+    "different_quiet.txt": ("text", DIFFERENT, Page(detail=Detail.VERDICT)),
+    "different_hostile_ascii.txt": ("text", hostile(DIFFERENT), Page(ascii_only=True)),
+    "nothing_80.txt": ("text", NOTHING, Page(width=80)),
+    "gated_100.txt": ("text", GATED, Page()),
+    "inspected_100.txt": ("text", INSPECTED, Page()),
+    "inspected_100_all.txt": ("text", INSPECTED, Page(detail=Detail.ALL)),
+    "inspected_quiet.txt": ("text", INSPECTED, Page(detail=Detail.VERDICT)),
+    "inspected_hostile_ascii.txt": ("text", hostile(INSPECTED), Page(ascii_only=True, detail=Detail.ALL)),
+    "whole_80.txt": ("text", WHOLE, Page(width=80)),
+    "damaged_80.txt": ("text", DAMAGED, Page(width=80)),
+    "different.json": ("json", DIFFERENT, Page()),
     "broken.json": ("json", BROKEN, Page()),
     "hostile.json": ("json", HOSTILE, Page()),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ckptcheck.reports.json import document
+from tests.reports.checkpoint_results import DAMAGED, DIFFERENT, GATED, INSPECTED, MATCHING, NOTHING, WHOLE
 from tests.reports.contract import breaches
 from tests.reports.results import APART, BROKEN, CLEAN, HOSTILE, NOISY, REFUSED, SAVED
 
@@ -27,7 +28,10 @@ def run(place: Path, *arguments: str) -> list[dict]:
     return found if isinstance(found, list) else [found]
 
 
-@pytest.mark.parametrize("result", [CLEAN, APART, SAVED, NOISY, REFUSED])
+CHECKPOINTS = (DAMAGED, DIFFERENT, GATED, INSPECTED, MATCHING, NOTHING, WHOLE)
+
+
+@pytest.mark.parametrize("result", [CLEAN, APART, SAVED, NOISY, REFUSED, *CHECKPOINTS])
 def test_a_result_by_hand_keeps_the_contract(result):
     assert breaches(json.loads(json.dumps(document(result)))) == []
 
@@ -42,6 +46,19 @@ def test_a_breach_is_seen():
     assert all(word in found for word in ("first_divergence: keys", "where 0: file", "stands for the cause"))
     assert "trajectory 0: keys" in found
     assert breaches(document(HOSTILE))
+
+
+def test_a_breach_in_a_table_of_a_checkpoint_is_seen():
+    apart = json.loads(json.dumps(document(DIFFERENT)))
+    del apart["differences"][0]["max_ulp"]
+    apart["differences"][1]["kind"] = "strange"
+    apart["sections"] = None
+    apart["left"]["layout"] = {}
+    found = " ".join(breaches(apart))
+    for word in ("differences 0: keys", "differences 1: kind is 'strange'", "sections is None", "left: layout"):
+        assert word in found
+    passed = json.loads(json.dumps(document(DIFFERENT))) | {"verdict": "pass"}
+    assert breaches(passed) == ["a pass in which something differs"]
 
 
 def test_a_pass_and_a_fail_of_real_training_keep_it(place):

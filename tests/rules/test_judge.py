@@ -10,10 +10,18 @@ from ckptcheck.finding import Severity
 from ckptcheck.rules.case import Case, Saving
 from ckptcheck.rules.judge import WHY_NOT, judge
 from ckptcheck.rules.legal import CODE_OF_SECTION
-from ckptcheck.rules.table import BY_CODE, CAUSES, ROOTS, RULES
+from ckptcheck.rules.table import BY_CODE, CAUSES, DIFF_RULES, FILE_RULES, ROOTS, RULES, RUN_RULES
 from ckptcheck.state.stages import STAGES
 from ckptcheck.trace.items import Item
-from tests.rules import test_binding, test_completeness, test_frozen, test_numbers, test_resume, test_trajectory
+from tests.rules import (
+    test_binding,
+    test_completeness,
+    test_files,
+    test_frozen,
+    test_numbers,
+    test_resume,
+    test_trajectory,
+)
 from tests.rules.trainings import Training, factory
 
 
@@ -124,7 +132,7 @@ def test_what_lacks_its_evidence_is_not_judged_and_says_why():
     assert judgement.findings == ()
     assert judgement.cause is judgement.place is None
     reasons = {one.code: one.reason for one in judgement.not_judged}
-    assert set(reasons) == {one.code for one in RULES if one.needs}
+    assert set(reasons) == {one.code for one in RUN_RULES if one.needs}
     assert reasons["CK201"] == WHY_NOT["load"]
     assert reasons["CK401"] == WHY_NOT["breaches"]
     assert reasons["CK609"] == WHY_NOT["saving"]
@@ -158,7 +166,8 @@ FIRING |= {code for one in test_resume.TABLE for code in one.beside}
 
 def test_every_rule_has_a_row_that_fires():
     elsewhere = {"CK609", "CK611", "CK614"}  # they need runs without a save, or another environment
-    assert {one.code for one in RULES} == FIRING | elsewhere
+    assert {one.code for one in RUN_RULES} == FIRING | elsewhere
+    assert {one.code for one in (*FILE_RULES, *DIFF_RULES)} == {one.code for one in test_files.FIRING}
 
 
 def test_codes_and_names_are_each_of_one_rule():
@@ -167,7 +176,7 @@ def test_codes_and_names_are_each_of_one_rule():
 
 def test_rules_need_only_what_a_case_may_lack():
     optional = {field.name for field in fields(Case) if getattr(Case("x", 0), field.name) is None}
-    needed = {need for one in RULES for need in one.needs}
+    needed = {need for one in RUN_RULES for need in one.needs}
     assert needed <= optional
     assert needed == set(WHY_NOT)
 
@@ -182,7 +191,7 @@ def test_a_cause_is_named_once_and_by_a_known_code():
     assert len(set(CAUSES)) == len(CAUSES)
     assert set(CAUSES) - not_yet <= set(BY_CODE)
     assert set(CAUSES) >= ROOTS
-    beside = {"CK205", "CK611", "CK614"}
+    beside = {"CK205", "CK611", "CK614"} | {one.code for one in (*FILE_RULES, *DIFF_RULES)}
     assert set(BY_CODE) - set(CAUSES) == beside
     assert set(CODE_OF_SECTION.values()) <= set(BY_CODE)
 

@@ -1,0 +1,73 @@
+"""`ckptcheck diff`: do two checkpoints hold the same?"""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.kinds import Place, dtype_name, renaming, tolerance
+from ckptcheck.cli.options import View, content_gate_options, tolerance_options, view_options
+
+
+@click.command("diff", short_help="Do two checkpoints, of any formats, hold the same?")
+@click.argument("left", type=Place())
+@click.argument("right", type=Place())
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Show the N largest differences of each section in the text; JSON has all.",
+)
+@click.option("--stat", is_flag=True, help="Say what differs, without measuring how far.")
+@tolerance_options
+@click.option(
+    "--tolerance",
+    "tolerances",
+    type=tolerance,
+    multiple=True,
+    metavar="ROLE[:DTYPE]=RTOL[,ATOL]",
+    help="Tolerance of one role (param, buffer, state, ...) and dtype. Repeatable.",
+)
+@click.option("--left-section", default="", metavar="NAME", help="Take this part of LEFT for its model, such as ema.")
+@click.option("--right-section", default="", metavar="NAME", help="Take this part of RIGHT for its model.")
+@click.option(
+    "--cast",
+    type=dtype_name,
+    metavar="DTYPE",
+    help="Tensors that are equal once both are cast to DTYPE count as equal, and are told.",
+)
+@click.option(
+    "--map",
+    "renames",
+    type=renaming,
+    multiple=True,
+    metavar="PATTERN=REPLACEMENT",
+    help="Rename parameters of LEFT: a regular expression and its replacement. Repeatable.",
+)
+@content_gate_options
+@view_options
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    view: View,
+    left: Path,
+    right: Path,
+    **options: Any,
+) -> None:
+    """Compare the checkpoints LEFT and RIGHT by content: parameters by name, every byte, in any two formats.
+
+    Exit codes: 0 identical content, whatever the container; 1 different; 2 a side cannot be read; 3 nothing compared.
+    """
+    from ckptcheck.cli.deliver import deliver
+    from ckptcheck.cli.live import shown_progress
+
+    options["tolerances"] = dict(options["tolerances"])
+    options["cast"] = options["cast"] or ""
+    options["statistics"] = not options.pop("stat")
+    with shown_progress(view) as progress:
+        result = verbs_of(context).diff(left, right, fail_on=view.fail_on, progress=progress, **options)
+    context.exit(deliver(result, view))

@@ -1,0 +1,116 @@
+"""Two checkpoints paired: weights by name, optimizers by parameter, the rest by path."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from ckptcheck.comparison.checkpoint_diff import DiffOptions
+from ckptcheck.comparison.chosen import MODEL, aligned, chosen_weights
+from ckptcheck.comparison.model_pairs import Names, pair_models
+from ckptcheck.comparison.optimizer_pairs import Side, pair_optimizers, rename
+from ckptcheck.comparison.pairs import Pairing, pair_surroundings
+from ckptcheck.errors import UsageError
+from ckptcheck.state.checkpoint import Checkpoint
+from ckptcheck.state.training_state import TrainingState
+
+
+def pair_checkpoints(left: Checkpoint, right: Checkpoint, options: DiffOptions) -> Pairing:
+    """Everything that either has, with its partner. Raises UsageError for options that do not fit the checkpoints."""
+    pairing = Pairing()
+    name_of = _Renaming(options.renames)
+    if options.left_section or options.right_section:
+        _pair_chosen(left, right, options, name_of, pairing)
+        return pairing
+    left = _renamed(left, name_of)
+    pairing.notes.extend(name_of.sentences())
+    names = Names.of(left.state), Names.of(right.state)
+    pair_models(*names, pairing)
+    pair_optimizers(Side.of(left), Side.of(right), _ties(left.state, right.state), pairing)
+    pair_surroundings(left.state, right.state, pairing)
+    for side, one, other in (("left", left, right), ("right", right, left)):
+        taken = [prefix for prefix in one.stripped if prefix not in other.stripped]
+        if taken:
+            pairing.notes.append(f"taken off the names on the {side}: {', '.join(taken)}")
+    return pairing
+
+
+def _pair_chosen(
+    left: Checkpoint, right: Checkpoint, options: DiffOptions, name_of: "_Renaming", pairing: Pairing
+) -> None:
+    one = chosen_weights(left, options.left_section, "left")
+    other = chosen_weights(right, options.right_section, "right")
+    owners = {name_of(name): owned for name, owned in one.owners.items()}
+    name_of.check(len(one.owners), len(owners))
+    one, other, said = aligned(Names(owners, {name_of(name): name_of(to) for name, to in one.owner_of.items()}), other)
+    pairing.notes.extend([*name_of.sentences(), *([said] if said else [])])
+    pair_models(one, other, pairing)
+    sections = options.left_section or MODEL, options.right_section or MODEL
+    pairing.not_compared.append(f"anything but {sections[0]} on the left and {sections[1]} on the right")
+
+
+def _ties(*states: TrainingState) -> dict[str, tuple[str, ...]]:
+    """All names of each tied parameter, by each of them."""
+    ties: dict[str, tuple[str, ...]] = {}
+    for state in states:
+        for name, parameter in state.parameters.items():
+            if parameter.aliases:
+                together = tuple(
+                    dict.fromkeys(known for one in (name, *parameter.aliases) for known in ties.get(one, (one,)))
+                )
+                ties.update(dict.fromkeys(together, together))
+    return ties
+
+
+def _renamed(left: Checkpoint, name_of: "_Renaming") -> Checkpoint:
+    """The left side under the names that the user's patterns give."""
+    if not name_of.is_asked:
+        return left
+    state = left.state
+    parameters = {
+        name_of(name): replace(one, name=name_of(name), aliases=tuple(map(name_of, one.aliases)))
+        for name, one in state.parameters.items()
+    }
+    buffers = {name_of(name): entry for name, entry in state.buffers.items()}
+    name_of.check(len(state.parameters) + len(state.buffers), len(parameters) + len(buffers))
+    optimizers = tuple(rename(one, name_of) for one in state.optimizers)
+    return replace(left, state=replace(state, parameters=parameters, buffers=buffers, optimizers=optimizers))
+
+
+class _Renaming:
+    """The user's patterns, applied in their order; counts the names that each changes."""
+
+    def __init__(self, renames: tuple[tuple[str, str], ...]) -> None:
+        self._changed: dict[str, set[str]] = {pattern: set() for pattern, _ in renames}
+        self._renames = [(pattern, _substitution(pattern, replacement)) for pattern, replacement in renames]
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether there is any pattern."""
+        return bool(self._renames)
+
+    def check(self, before: int, after: int) -> None:
+        """UsageError where two names have become one."""
+        if after < before:
+            given = ", ".join(repr(pattern) for pattern in self._changed)
+            raise UsageError(f"--map {given} gives several tensors of the left one name: make it narrower")
+
+    def __call__(self, name: str) -> str:
+        for pattern, substitute in self._renames:
+            changed = substitute(name)
+            if changed != name:
+                self._changed[pattern].add(name)
+                name = changed
+        return name
+
+    def sentences(self) -> list[str]:
+        """How many names each pattern changed."""
+        return [f"--map {pattern!r} changed {len(names)} names of the left" for pattern, names in self._changed.items()]
+
+
+def _substitution(pattern: str, replacement: str) -> Callable[[str], str]:
+    try:
+        compiled = re.compile(pattern)
+        compiled.sub(replacement, "")
+    except (re.error, IndexError) as trouble:
+        raise UsageError(f"--map {pattern}={replacement}: no regular expression ({trouble})") from trouble
+    return lambda name: compiled.sub(replacement, name)

@@ -1,0 +1,143 @@
+"""An optimizer's state_dict as an optimizer of the training state: groups and state by parameter name."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ckptcheck.conventions.entries import entries
+from ckptcheck.conventions.naming import Members, Named, is_index, name_members
+from ckptcheck.conventions.weights import Weights, whole_shape
+from ckptcheck.optimizers.guessing import guess_from
+from ckptcheck.optimizers.shapes import ShapeTest
+from ckptcheck.state.checkpoint import Naming, numbered
+from ckptcheck.state.raw import Raw
+from ckptcheck.state.training_state import Entry, Group, Optimizer
+
+MEMBERSHIP: Final = ("params", "param_names")
+"""Keys of a group that say who is in it, and are no hyperparameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """An optimizer with its names, and what stood beside its groups and state, by key."""
+
+    optimizer: Optimizer
+    naming: Naming
+    rest: Mapping[str, Raw] = field(default_factory=dict)
+
+
+def is_optimizer(value: Raw) -> bool:
+    """Whether this is an optimizer's state_dict: a list of groups, and state where it has any."""
+    if not isinstance(value, Mapping):
+        return False
+    groups, state = value.get("param_groups"), value.get("state", {})
+    is_list = isinstance(groups, list | tuple) and all(isinstance(group, Mapping) for group in groups)
+    return is_list and isinstance(state, Mapping) and bool(groups or state)
+
+
+def names_in(value: Raw) -> list[str]:
+    """The parameter names that an optimizer's state_dict itself holds, as the file writes them."""
+    if not is_optimizer(value):
+        return []
+    found: list[Any] = []
+    for group in value["param_groups"]:
+        found.extend(_listed(group, "param_names"))
+        found.extend(_listed(group, "params"))
+    found.extend(value.get("state", {}))
+    return [name for name in found if _is_name(name)]
+
+
+def member_count(value: Raw) -> int:
+    """How many parameters the groups of an optimizer's state_dict list."""
+    return sum(len(_listed(group, "params")) for group in value["param_groups"])
+
+
+def explain_optimizer(value: Raw, model: Weights, names: Sequence[str] | None = None) -> Explained:
+    """One optimizer's state_dict. `names` are the user's, one for each index in the groups' order."""
+    state = _by_key(value)
+    kept = {key: entries(one) for key, one in state.items()}
+    hyperparameters = [entries(_settings(group)) if _settings(group) else {} for group in value["param_groups"]]
+    test = ShapeTest(_rows(hyperparameters, kept))
+    members = Members(
+        groups=tuple(tuple(_listed(group, "params")) for group in value["param_groups"]),
+        param_names=_param_names(value["param_groups"]),
+        signatures={key: test.signature(_shapes(one)) for key, one in kept.items()},
+    )
+    named = name_members(members, model, test, names)
+    optimizer = assembled(members.groups, hyperparameters, kept, named, model)
+    rest = {key: one for key, one in value.items() if key not in ("state", "param_groups")}
+    return Explained(optimizer, named.naming, rest)
+
+
+def assembled(
+    groups: Sequence[Sequence[Any]],
+    hyperparameters: Sequence[Mapping[str, Entry]],
+    kept: Mapping[Any, Mapping[str, Entry]],
+    named: Named,
+    model: Weights,
+) -> Optimizer:
+    """The optimizer whose group members and state go by the names that were found; strangers keep their key."""
+    state: dict[str, Mapping[str, Entry]] = {}
+    order = dict.fromkeys(key for group in groups for key in group)
+    for key in (*order, *(key for key in kept if key not in order)):
+        if key not in kept:
+            continue
+        name = named.names.get(key) or (model.name_of(key) if _is_name(key) else numbered(key))
+        state[name if name not in state else f"{name} ({key})"] = kept[key]
+    return Optimizer(
+        class_name=None,
+        groups=tuple(
+            Group(tuple(named.names[key] for key in keys), values)
+            for keys, values in zip(groups, hyperparameters, strict=True)
+        ),
+        state=state,
+    )
+
+
+def _by_key(value: Raw) -> dict[Any, Raw]:
+    """The state by the groups' own keys: an index that a format turned into text is an index again."""
+    state = value.get("state", {})
+    listed = {key for group in value["param_groups"] for key in _listed(group, "params")}
+    return {
+        int(key) if isinstance(key, str) and is_index(key) and key not in listed else key: one
+        for key, one in state.items()
+    }
+
+
+def _listed(group: Mapping[Any, Raw], key: str) -> list[Any]:
+    """The keys or names in a group's list; what cannot be one is told by its place."""
+    listed = group.get(key)
+    if not isinstance(listed, list | tuple):
+        return []
+    return [one if isinstance(one, int | str) else f"<{key}[{place}]>" for place, one in enumerate(listed)]
+
+
+def _settings(group: Mapping[Any, Raw]) -> dict[Any, Raw]:
+    """A group without what says who is in it; a membership of another form than a list of keys is kept."""
+    return {
+        key: one
+        for key, one in group.items()
+        if key not in MEMBERSHIP
+        or not isinstance(one, list | tuple)
+        or not all(isinstance(member, int | str) for member in one)
+    }
+
+
+def _param_names(groups: Sequence[Mapping[Any, Raw]]) -> tuple[tuple[str, ...], ...] | None:
+    """The names that the groups list, where all do and each list is as long as the group's parameters."""
+    found = tuple(tuple(_listed(group, "param_names")) for group in groups)
+    fits = all(len(names) == len(_listed(group, "params")) for names, group in zip(found, groups, strict=True))
+    return found if any(found) and fits and all(_is_name(name) for names in found for name in names) else None
+
+
+def _rows(hyperparameters: Sequence[Mapping[str, Entry]], kept: Mapping[Any, Mapping[str, Entry]]) -> Any:
+    values = {path: one.value for group in hyperparameters for path, one in group.items()}
+    return guess_from(values, {path for one in kept.values() for path in one}).rows
+
+
+def _shapes(kept: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:
+    return {key: shape for key, one in kept.items() if (shape := whole_shape(one)) is not None}
+
+
+def _is_name(key: Any) -> bool:
+    return isinstance(key, str) and not is_index(key)

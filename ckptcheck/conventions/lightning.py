@@ -1,0 +1,69 @@
+"""The `.ckpt` files of PyTorch Lightning."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ckptcheck.conventions.parts import Parts, checkpoint, put
+from ckptcheck.conventions.progress import number_of
+from ckptcheck.state.checkpoint import Checkpoint
+from ckptcheck.state.raw import Raw, RawTree
+
+VERSION: Final = "pytorch-lightning_version"
+SCALERS: Final = ("MixedPrecision", "MixedPrecisionPlugin", "native_amp_scaling_state", "amp_scaling_state")
+EXPLAINED: Final = frozenset(
+    {VERSION, "callbacks", "hparams_name", "hyper_parameters", "hparams_type", "datamodule_hyper_parameters",
+     "datamodule_hparams_name", "datamodule_hparams_type"}
+)  # fmt: skip
+"""Keys that are no state of the training but belong to the format."""
+
+
+class Lightning:
+    """Told by its version's key at the root."""
+
+    name = "lightning"
+
+    def claims(self, raw: RawTree) -> bool:
+        """Whether the root holds Lightning's version."""
+        return isinstance(raw.root, Mapping) and VERSION in raw.root
+
+    def explain(self, raw: RawTree, names: Sequence[str] | None) -> Checkpoint:
+        """The optimizers are keyed by index, each from 0, in the order of `configure_optimizers`."""
+        return checkpoint(raw, self.name, lightning_parts(raw.root), names)
+
+
+def lightning_parts(root: Mapping[Any, Raw]) -> Parts:
+    """The parts of a Lightning checkpoint's dict."""
+    parts = Parts(model=root.get("state_dict"))
+    for key, value in root.items():
+        if key == "state_dict":
+            continue
+        if key == "optimizer_states" and isinstance(value, list):
+            parts.optimizers.update(_numbered(key, value))
+        elif key == "lr_schedulers" and isinstance(value, list):
+            parts.schedulers.update(_numbered(key, value))
+        elif key in SCALERS:
+            parts.scalers[key] = value
+        elif key in ("epoch", "global_step", "loops"):
+            parts.progress[key] = value
+        else:
+            put(parts.extra, str(key), value)
+            if key not in EXPLAINED:
+                parts.unrecognised.append(str(key))
+    step = number_of(root.get("global_step"))
+    if step is not None:
+        parts.step, parts.recorded_step = _steps(root, step, len(parts.optimizers)), f"global_step {step}"
+    return parts
+
+
+def _numbered(key: str, values: list[Raw]) -> dict[str, Raw]:
+    return {f"{key}[{place}]": value for place, value in enumerate(values)}
+
+
+def _steps(root: Mapping[Any, Raw], global_step: int, optimizers: int) -> int | None:
+    """Completed batches: Lightning's global step counts the updates of all optimizers together."""
+    if optimizers <= 1:
+        return global_step
+    found: Raw = root.get("loops")
+    for key in ("fit_loop", "epoch_loop.state_dict", "_batches_that_stepped"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return number_of(found)

@@ -1,0 +1,135 @@
+"""CK1: a later checkpoint that holds the moments of an earlier one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from ckptcheck.comparison.checkpoint_diff import CheckpointDiff, Kind, Row
+from ckptcheck.finding import Finding, NotJudged, Place, Severity
+from ckptcheck.rules.rule import Evidence, chosen, rule
+from ckptcheck.rules.words import count, kept, names
+from ckptcheck.state.scalars import number_in
+from ckptcheck.state.tensor import TensorRef
+from ckptcheck.state.training_state import Entry, Optimizer, Scalar
+
+COUNTERS: Final = frozenset({"step", "mu_product", "eta", "mu", "func_evals", "n_iter"})
+"""State that counts or follows from a count; every other tensor of a parameter's state is a moment."""
+_BLOCK_BYTES: Final = 1 << 20
+
+
+_Rows: TypeAlias = Mapping[tuple[str | None, str | None], Row]
+
+
+@rule("CK106", "stale-bytes", Severity.WARNING)
+def stale_bytes(diff: CheckpointDiff) -> Iterator[Evidence]:
+    """The right checkpoint is of a later step than the left one and has byte for byte the same moments.
+
+    Why: an update changes every moment that is not zero, so the optimizer state was not written anew.
+    Example: a save that keeps a reference to the state of an earlier step; a shard left over from the save before.
+    Fix: look at how the optimizer state gets into the file; resume from a checkpoint whose moments moved.
+    Limits: needs a step counter that advanced, or a weight that changed beside a recorded step that did. Moments
+    that are all zero are not told.
+    """
+    advanced = _progress_advanced(diff)
+    changed = {row.parameter for row in diff.rows if row.section == "model" and row.kind is Kind.CHANGED}
+    for place, optimizer in enumerate(diff.left.state.optimizers):
+        rows = _rows_of(diff, place)
+        stale = [
+            name
+            for name, state in optimizer.state.items()
+            if (_counter_advanced(name, rows) or (advanced and name in changed))
+            and _is_stale(name, state, rows)
+            and _is_held(name, state, diff.right.state.optimizers)
+        ]
+        if stale:
+            yield Evidence(
+                f"optimizer {place} made updates between the two checkpoints, and all moments of "
+                f"{count(stale, 'parameter')} of {_with_moments(optimizer)} are equal byte for byte: {names(stale)}",
+                Place(optimizer=place, parameter=stale[0]),
+                {"parameters": kept(stale), "count": len(stale), "of": _with_moments(optimizer)},
+                "look at how the optimizer state gets into the file: it is that of the earlier checkpoint",
+            )
+
+
+def _rows_of(diff: CheckpointDiff, optimizer: int) -> _Rows:
+    """The rows about the state of an optimizer's parameters, by parameter and key."""
+    return {(row.parameter, row.key): row for row in diff.rows
+            if row.section == "optimizer" and row.optimizer == optimizer and row.parameter is not None}  # fmt: skip
+
+
+def _progress_advanced(diff: CheckpointDiff) -> bool:
+    steps = diff.left.state.step, diff.right.state.step
+    return steps[0] is not None and steps[1] is not None and steps[0] < steps[1]
+
+
+def _counter_advanced(name: str, rows: _Rows) -> bool:
+    row = rows.get((name, "step"))
+    values = [_value(side) for side in (row.left, row.right) if side is not None] if row else []
+    before, after = values if len(values) == 2 else (None, None)
+    return isinstance(before, int | float) and isinstance(after, int | float) and before < after
+
+
+def _value(entry: Entry) -> Scalar | None:
+    return number_in(entry.ref) if entry.value is None and entry.ref is not None else entry.value
+
+
+def _moments(state: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {key: entry for key, entry in state.items() if entry.spec is not None and key not in COUNTERS}
+
+
+def _is_stale(name: str, state: Mapping[str, Entry], rows: _Rows) -> bool:
+    moments = _moments(state)
+    return (
+        bool(moments)
+        and not any((name, key) in rows for key in moments)
+        and any(_holds_something(entry.ref) for entry in moments.values())
+    )
+
+
+def _is_held(name: str, state: Mapping[str, Entry], right: Sequence[Optimizer]) -> bool:
+    """Whether the right side has these moments too; what it lacks has no row of its own."""
+    return any(_moments(state).keys() <= one.state.get(name, {}).keys() for one in right)
+
+
+def _holds_something(ref: TensorRef | None) -> bool:
+    """Whether a tensor has a byte that is not zero."""
+    if ref is None:
+        return False
+    for start in range(0, ref.spec.nbytes, _BLOCK_BYTES):
+        block = bytearray(min(_BLOCK_BYTES, ref.spec.nbytes - start))
+        ref.read_into(start, memoryview(block))
+        if block.count(0) < len(block):
+            return True
+    return False
+
+
+def _with_moments(optimizer: Optimizer) -> int:
+    return sum(1 for state in optimizer.state.values() if _moments(state))
+
+
+RULES: Final = (stale_bytes,)
+
+
+def stale_moments(
+    diff: CheckpointDiff, select: Sequence[str] = ("CK",), ignore: Sequence[str] = ()
+) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+    """What CK106 says of two checkpoints; not judged where not all of the optimizer state was compared."""
+    findings: list[Finding] = []
+    not_judged: list[NotJudged] = []
+    for one in chosen(RULES, select, ignore):
+        reason = _why_not(diff)
+        if reason:
+            not_judged.append(NotJudged(one.code, reason))
+        else:
+            findings += one.findings(diff)
+    return tuple(findings), tuple(not_judged)
+
+
+def _why_not(diff: CheckpointDiff) -> str:
+    moments = [sum(_with_moments(one) for one in side.state.optimizers) for side in (diff.left, diff.right)]
+    if not all(moments):
+        return f"the {'left' if not moments[0] else 'right'} checkpoint holds no moments of an optimizer"
+    compared = next((one for one in diff.summaries if one.section == "optimizer"), None)
+    tensors = sum(len(_moments(state)) for one in diff.left.state.optimizers for state in one.state.values())
+    if compared is None or compared.tensors + compared.removed + compared.added < tensors:
+        return "the optimizer state was not compared in full"
+    return ""

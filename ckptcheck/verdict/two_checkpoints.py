@@ -1,0 +1,245 @@
+"""Two checkpoints of any formats, compared by content and, where findings gate, judged."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from ckptcheck.comparison.checkpoint_diff import CONTENT_SECTIONS, CheckpointDiff, DiffOptions, Row, SectionSummary
+from ckptcheck.errors import UsageError
+from ckptcheck.finding import FAIL_ON, Finding, Json, NotJudged, Result, Verdict
+from ckptcheck.progress import Progress
+from ckptcheck.state.checkpoint import Checkpoint
+from ckptcheck.state.raw import RawTree
+from ckptcheck.state.training_state import Entry
+from ckptcheck.verdict.checking import verify_members
+from ckptcheck.verdict.inspection import MAX_TEXT, layout_of
+
+NUMBERS: Final = (
+    "differing", "numel", "first_at", "max_abs", "max_abs_at", "rel_l2", "max_ulp", "median_ulp", "sign_flips", "nan",
+    "inf", "signed_zeros", "nan_payloads", "rounded_through",
+)  # fmt: skip
+"""What is measured of two tensors, by the names of a `TensorDifference`."""
+GATES: Final = ("content", "findings")
+ROLES: Final = ("param", "buffer", "grad", "state", "hyper", *CONTENT_SECTIONS)
+"""What a tolerance can be given for: kinds of tensors and values, and sections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What makes the exit code: any difference of content, or findings by severity."""
+
+    by: str = "content"
+    select: tuple[str, ...] = ("CK",)
+    ignore: tuple[str, ...] = ()
+    fail_on: str = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Findings about both sides, and what could not be judged; empty where content gates."""
+
+    findings: tuple[Finding, ...] = ()
+    not_judged: tuple[NotJudged, ...] = ()
+
+
+def diff_files(left: Path, right: Path, options: DiffOptions, gate: Gate, progress: Progress | None = None) -> Result:
+    """Compare the checkpoints at two places.
+
+    Raises CheckpointError and DamagedCheckpointError as `read_raw`, and where a file changes meanwhile; UsageError
+    for options that do not fit the checkpoints.
+    """
+    check_question(options, gate)
+    from ckptcheck.comparison.checkpoints import diff_checkpoints
+    from ckptcheck.conventions.explaining import explain
+    from ckptcheck.readers.reading import read_raw
+
+    sides = [explain(read_raw(path)) for path in (left, right)]
+    diff = diff_checkpoints(sides[0], sides[1], options, InMebibytes(progress) if progress is not None else None)
+    judged = _judged(diff, gate, progress) if gate.by == "findings" else Judged()
+    for side in sides:
+        side.raw.check_unchanged()
+    return result_of(diff, options, gate, judged)
+
+
+class InMebibytes:
+    """Hands on a progress that is told in bytes."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def update(self, run: str, phase: str, step: int | None, steps: int | None) -> None:
+        """Tell the same in MiB."""
+        scaled = (None if count is None else count >> 20 for count in (step, steps))
+        self._progress.update(run, f"{phase}, MiB", *scaled)
+
+
+def check_question(options: DiffOptions, gate: Gate) -> None:
+    """UsageError for a gate or role that there is not, and for what is no tolerance."""
+    if gate.by not in GATES:
+        raise UsageError(f"--gate {gate.by!r} is unknown: use {' or '.join(GATES)}")
+    given = {"--rtol and --atol": (options.rtol, options.atol)}
+    given |= {f"--tolerance {role}": amounts for role, amounts in options.tolerances.items()}
+    for name, amounts in given.items():
+        if not all(math.isfinite(one) and one >= 0 for one in amounts):
+            raise UsageError(f"{name}: {amounts} are no tolerances: use numbers from 0 up")
+    for role in options.tolerances:
+        if role.partition(":")[0] not in ROLES:
+            raise UsageError(f"--tolerance {role}: there is no such role: use one of {', '.join(ROLES)}")
+
+
+def result_of(diff: CheckpointDiff, options: DiffOptions, gate: Gate, judged: Judged) -> Result:
+    """The result of a comparison that was made."""
+    identical = diff.same_content and something_compared(diff) and not diff.unread
+    identical = identical and not any(one.tolerated for one in diff.summaries)
+    parts: dict[str, Json] = {
+        "left": _side(diff.left, options.left_section),
+        "right": _side(diff.right, options.right_section),
+        "identical_content": identical,
+        "identical_content_different_container": identical and diff.left.raw.container != diff.right.raw.container,
+        "unread": diff.unread,
+        "gate": gate.by,
+        "statistics": options.statistics,
+        "tolerance": _tolerance(options),
+        "cast": {"dtype": diff.cast, "equal": diff.cast_equal} if diff.cast else None,
+        "paired_by": [*diff.paired_by],
+        "sections": [_section(one) for one in diff.summaries],
+        "groups": [asdict(one) for one in diff.regrouped],
+        "differences": [difference_row(row) for row in diff.rows],
+        "not_compared": [*diff.not_compared],
+        "notes": [*diff.notes],
+    }
+    return Result(
+        command="diff",
+        verdict=_verdict(diff, gate, judged),
+        compared=diff.compared,
+        findings=judged.findings,
+        not_judged=judged.not_judged,
+        parts=parts,
+    )
+
+
+def something_compared(diff: CheckpointDiff) -> bool:
+    """Whether any tensor or value was on both sides, or any that is on one side only was told."""
+    return bool(diff.rows) or any(one.tensors or one.values for one in diff.summaries)
+
+
+def difference_row(row: Row) -> dict[str, Json]:
+    """One entry of `differences`: every key is always there, null where it does not apply."""
+    measured: Mapping[str, Any] = asdict(row.difference) if row.difference is not None else {}
+    numbers: dict[str, Json] = {name: _plain(measured.get(name)) for name in NUMBERS}
+    left, right = _values(row.left, row.right)
+    return {
+        "section": row.section,
+        "parameter": row.parameter,
+        "key": row.key,
+        "kind": row.kind.value,
+        "optimizer": row.optimizer,
+        **numbers,
+        "group": row.group,
+        "beyond": row.beyond,
+        "other": row.other or None,
+        "left": left,
+        "right": right,
+        **_spec("left", row.left),
+        **_spec("right", row.right),
+    }
+
+
+def _verdict(diff: CheckpointDiff, gate: Gate, judged: Judged) -> Verdict:
+    if gate.by == "findings":
+        if any(finding.severity in FAIL_ON[gate.fail_on] for finding in judged.findings):
+            return Verdict.FAIL
+    elif not diff.same_content:
+        return Verdict.FAIL
+    elif diff.unread:  # the rest is the same, and of these nobody knows
+        return Verdict.INCONCLUSIVE
+    return Verdict.PASS if something_compared(diff) else Verdict.INCONCLUSIVE
+
+
+def _judged(diff: CheckpointDiff, gate: Gate, progress: Progress | None) -> Judged:
+    from ckptcheck.rules.stale import stale_moments
+
+    sides = [_files(name, side.raw, gate, progress) for name, side in (("left", diff.left), ("right", diff.right))]
+    sides.append(stale_moments(diff, gate.select, gate.ignore))
+    return Judged(
+        tuple(finding for findings, _ in sides for finding in findings),
+        tuple(one for _, not_judged in sides for one in not_judged),
+    )
+
+
+def _files(
+    side: str, raw: RawTree, gate: Gate, progress: Progress | None
+) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+    """What the file rules say of one side; places and reasons name the side."""
+    from ckptcheck.rules.files import judge_files
+
+    defects = verify_members(raw, progress).defects
+    findings, not_judged = judge_files(raw, None, defects, gate.select, gate.ignore)
+    placed = (replace(one, where=replace(one.where, path=_path(raw, one.where.path))) for one in findings)
+    return tuple(placed), tuple(NotJudged(one.code, f"{side}: {one.reason}") for one in not_judged)
+
+
+def _path(raw: RawTree, file: str | None) -> str:
+    return str(raw.path / file) if file else str(raw.path)
+
+
+def _side(checkpoint: Checkpoint, section: str) -> Json:
+    return {
+        "path": str(checkpoint.raw.path),
+        "layout": layout_of(checkpoint),
+        "bytes": checkpoint.raw.nbytes,
+        "step": checkpoint.state.step,
+        "section": section or None,
+    }
+
+
+def _tolerance(options: DiffOptions) -> Json:
+    if not (options.rtol or options.atol or options.tolerances):
+        return None
+    roles: dict[str, Json] = {
+        role: {"rtol": rtol, "atol": atol} for role, (rtol, atol) in sorted(options.tolerances.items())
+    }
+    return {"rtol": options.rtol, "atol": options.atol, "roles": roles}
+
+
+def _section(one: SectionSummary) -> Json:
+    return {
+        "section": one.section,
+        "tensors": one.tensors,
+        "values": one.values,
+        "bytes": one.nbytes,
+        "differing": one.differing,
+        "added": one.added,
+        "removed": one.removed,
+        "tolerated": one.tolerated,
+    }
+
+
+def _plain(value: Any) -> Json:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _spec(side: str, entry: Entry | None) -> dict[str, Json]:
+    spec = entry.spec if entry is not None else None
+    shape: Json = [*spec.shape] if spec is not None else None
+    return {f"{side}_dtype": spec.dtype if spec is not None else None, f"{side}_shape": shape}
+
+
+def _values(left: Entry | None, right: Entry | None) -> tuple[Json, Json]:
+    """Both values; of long texts the part around the first character that differs."""
+    values = [entry.value if entry is not None else None for entry in (left, right)]
+    texts = [value for value in values if isinstance(value, str)]
+    if not any(len(text) > MAX_TEXT for text in texts):
+        return values[0], values[1]
+    apart = (place for place, (one, other) in enumerate(zip(*texts, strict=False)) if one != other)
+    begin = max(0, next(apart, 0) - MAX_TEXT // 4) if len(texts) == 2 else 0
+    return _window(values[0], begin), _window(values[1], begin)
+
+
+def _window(value: Json, begin: int) -> Json:
+    if not isinstance(value, str):
+        return value
+    shown = value[begin : begin + MAX_TEXT]
+    return f"{'...' if begin else ''}{shown}{'...' if begin + MAX_TEXT < len(value) else ''}"
