@@ -22,7 +22,7 @@ OUTSIDE_KNOWN_TO = {
     "ckptcheck.config": set(),
 }
 """Room: the packages outside of the standard library that it may import."""
-LAZY = {("ckptcheck.state.tensor_bytes", "xxhash")}
+LAZY = {("ckptcheck.state.tensor_bytes", "xxhash"), ("ckptcheck.state.pieces", "numpy")}
 """Imported inside a function, where it is installed; the room works without it."""
 
 

@@ -165,6 +165,13 @@ def test_storages_are_bloated_from_half_unused_on():
     assert not judge_files(tree(more, nbytes=4 << 20), None, ())[0]
 
 
+def test_what_several_views_share_counts_once():
+    part = 400 * 1024
+    views = {"flat": view(LARGE, (part,)), "square": view(LARGE, (640, 640)), "late": view(LARGE, (64,), part - 32)}
+    (found,), _ = judge_files(tree(views, nbytes=4 << 20), None, ())
+    assert found.evidence["wasted_bytes"] == LARGE.nbytes - 4 * (part + 32)
+
+
 def test_waste_is_told_from_one_mebibyte_or_half_the_checkpoint_on():
     def told(wasted: int, nbytes: int) -> bool:
         storage = Storage("", "0", wasted + 4)
@@ -220,6 +227,8 @@ def test_bytes_without_a_checksum_are_named_beside_those_with_one():
     found, (one,) = judge_files(tree(members=(whole, bare)), None, (Defect(Flaw.CHECKSUM, "optimizer.pt", "x"),))
     assert [finding.code for finding in found] == ["CK102"]
     assert one == NotJudged("CK102", "1000 bytes carry no checksum: model.safetensors")
+    empty = Member("model.safetensors", "", 0, False, lambda: None)
+    assert judge_files(tree(members=(whole, empty)), None, ()) == ((), ())
 
 
 @pytest.mark.parametrize(
