@@ -6,6 +6,8 @@ from types import MappingProxyType
 from typing import Final
 
 from ckptcheck.finding import Result
+from ckptcheck.garbage import no_garbage_search
+from ckptcheck.memory import memory_is_bounded
 from ckptcheck.progress import Progress
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -129,6 +131,8 @@ def compare(
     return compare_folders(Path(left), Path(right), check_policy("exact", rtol, atol), tuple(select), tuple(ignore))
 
 
+@no_garbage_search()
+@memory_is_bounded()
 def diff(
     left: Path | str,
     right: Path | str,
@@ -152,7 +156,8 @@ def diff(
     """Compare two checkpoints of any formats by content, parameters by name.
 
     `only` and `without` are globs over "section/parameter/key"; `renames` are (pattern, replacement) for the left
-    side's names; `tolerances` map "role" or "role:dtype" to (rtol, atol); `statistics` False counts what differs
+    side's names; `tolerances` map "role" or "role:dtype" to (rtol, atol), relative to the left; `rtol` and `atol`
+    are for what no role asks for and training computes in floating point. `statistics` False counts what differs
     without measuring how far. With `gate` "content" any difference fails, with "findings" only findings of the rules
     do, by `fail_on`. Raises CheckpointError where a side is no checkpoint that we read, DamagedCheckpointError where
     its bytes do not fit each other, UsageError for a wrong option.
@@ -175,6 +180,8 @@ def diff(
     return diff_files(Path(left), Path(right), options, Gate(gate, tuple(select), tuple(ignore), fail_on), progress)
 
 
+@no_garbage_search()
+@memory_is_bounded()
 def check(
     path: Path | str,
     *,
@@ -192,6 +199,8 @@ def check(
     return check_files(Path(path), tuple(select), tuple(ignore), fail_on, progress)
 
 
+@no_garbage_search()
+@memory_is_bounded()
 def inspect(
     path: Path | str,
     *,

@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from ckptcheck.cli.calls import verbs_of
-from ckptcheck.cli.kinds import Place, dtype_name, renaming, tolerance
-from ckptcheck.cli.options import View, content_gate_options, tolerance_options, view_options
+from ckptcheck.cli.kinds import Amount, Place, dtype_name, renaming, tolerance
+from ckptcheck.cli.options import View, content_gate_options, view_options
 
 
 @click.command("diff", short_help="Do two checkpoints, of any formats, hold the same?")
@@ -22,14 +22,22 @@ from ckptcheck.cli.options import View, content_gate_options, tolerance_options,
     help="Show the N largest differences of each section in the text; JSON has all.",
 )
 @click.option("--stat", is_flag=True, help="Say what differs, without measuring how far.")
-@tolerance_options
+@click.option(
+    "--rtol",
+    type=Amount(min=0),
+    default=0.0,
+    help="Relative tolerance, as a part of LEFT, of what training computes in floating point: parameters, buffers, "
+    "gradients, optimizer state, averages. Default: exact.",
+)
+@click.option("--atol", type=Amount(min=0), default=0.0, help="Absolute tolerance of the same. Default: exact.")
 @click.option(
     "--tolerance",
     "tolerances",
     type=tolerance,
     multiple=True,
     metavar="ROLE[:DTYPE]=RTOL[,ATOL]",
-    help="Tolerance of one role (param, buffer, state, ...) and dtype. Repeatable.",
+    help="Tolerance of one role and dtype: param, buffer, grad, state, ema; also hyper, scheduler, scaler, data, "
+    "progress and other, which are exact otherwise. Generators and truth values always are. Repeatable.",
 )
 @click.option("--left-section", default="", metavar="NAME", help="Take this part of LEFT for its model, such as ema.")
 @click.option("--right-section", default="", metavar="NAME", help="Take this part of RIGHT for its model.")
@@ -45,7 +53,8 @@ from ckptcheck.cli.options import View, content_gate_options, tolerance_options,
     type=renaming,
     multiple=True,
     metavar="PATTERN=REPLACEMENT",
-    help="Rename parameters of LEFT: a regular expression and its replacement. Repeatable.",
+    help="Rename parameters of LEFT: a regular expression, of which the first match in a name is replaced, and its "
+    "replacement. Repeatable.",
 )
 @content_gate_options
 @view_options

@@ -1,12 +1,14 @@
 """`ckptcheck inspect`: what is in a checkpoint?"""
 
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from ckptcheck.cli.calls import verbs_of
 from ckptcheck.cli.kinds import Place
 from ckptcheck.cli.options import View, view_options
+from ckptcheck.errors import CheckpointError
 from ckptcheck.finding import EXIT_PASS
 
 
@@ -21,7 +23,8 @@ from ckptcheck.finding import EXIT_PASS
 @click.option(
     "--textconv",
     is_flag=True,
-    help="Read every tensor, and print a stable line of each: the form that git diff can compare.",
+    help="Read every tensor, and print a stable line of each: the form that git diff can compare. What cannot be read "
+    "is one line, and exit code 0, so that git goes on.",
 )
 @view_options
 @click.pass_context
@@ -32,15 +35,25 @@ def command(context: click.Context, /, view: View, checkpoint: Path, names: Path
     """
     from ckptcheck.cli.deliver import deliver
     from ckptcheck.cli.live import shown_progress
+    from ckptcheck.reports import listing
 
     if textconv and (view.form != "text" or view.reports):
         raise click.UsageError("--textconv is a form of its own: leave --format and --report out", context)
-    with shown_progress(view) as progress:
-        result = verbs_of(context).inspect(checkpoint, names=names, digests=textconv, progress=progress)
-    if not textconv:
-        context.exit(deliver(result, view))
-    from ckptcheck.cli.streams import write_out
-    from ckptcheck.reports import listing
+    try:
+        with shown_progress(view) as progress:
+            result = verbs_of(context).inspect(checkpoint, names=names, digests=textconv, progress=progress)
+    except CheckpointError as trouble:
+        if not textconv or not checkpoint.exists():
+            raise
+        _listed(listing.unreadable(str(trouble).removeprefix(f"{checkpoint}: ")), context)
+    else:
+        if not textconv:
+            context.exit(deliver(result, view))
+        _listed(listing.render(result), context)
 
-    write_out(listing.render(result))
+
+def _listed(text: str, context: click.Context) -> NoReturn:
+    from ckptcheck.cli.streams import write_out
+
+    write_out(text)
     context.exit(EXIT_PASS)

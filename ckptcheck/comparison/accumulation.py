@@ -75,7 +75,7 @@ class Accumulator:
 
     def add(self, block: Block) -> None:
         """Take up one block; `block.gap` is overwritten with 0 where it is not a number."""
-        differing = int(np.count_nonzero(block.unequal))
+        differing = block.differing
         if not differing:
             self._left_squares.add(block.left)
             return
@@ -93,10 +93,8 @@ class Accumulator:
             self._greatest = greatest
             self.greatest_at = block.start + int(block.gap.argmax())
         self._numbers_differing += numbers
-        # Bytes that differ without a difference in value: only zeros of two signs do that.
-        self.signed_zeros += numbers - int(np.count_nonzero(block.gap != 0.0))
-        opposite = ((block.left < 0) & (block.right > 0)) | ((block.left > 0) & (block.right < 0))
-        self.sign_flips += int(np.count_nonzero(opposite))
+        if block.crosses:
+            self._count_signs(block, numbers)
 
     @property
     def max_abs(self) -> float | None:
@@ -109,6 +107,12 @@ class Accumulator:
         if self._left_squares.is_zero:
             return None
         return math.inf if self._infinitely_apart else self._squares.root_ratio(self._left_squares)
+
+    def _count_signs(self, block: Block, numbers: int) -> None:
+        # Bytes that differ without a difference in value: only zeros of two signs do that.
+        self.signed_zeros += numbers - int(np.count_nonzero(block.gap != 0.0))
+        opposite = ((block.left < 0) & (block.right > 0)) | ((block.left > 0) & (block.right < 0))
+        self.sign_flips += int(np.count_nonzero(opposite))
 
     def _set_apart(self, block: Block) -> int:
         """Sort out a block with NaN, infinities or an overflow; returns how many differing pairs hold a NaN."""

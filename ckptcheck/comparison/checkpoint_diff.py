@@ -53,6 +53,10 @@ class Kind(StrEnum):
     SHAPE = "shape"
 
 
+GROUP_KEY: Final = "group"
+ORDER_KEY: Final = "param_groups"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One tensor or plain value that differs.
@@ -61,6 +65,9 @@ class Row:
     hyperparameter, a generator or a path in the section. `difference` is None for plain values, for one side only and
     for two shapes. `other` is the right side's name (kind moved and renamed) or group. `beyond` counts elements
     beyond the tolerance, None where none was asked for. `group` is the left side's, else the right side's.
+
+    Kind moved without tensors: with `GROUP_KEY` a parameter's group, both sides' numbers being the values, None where
+    it is in none; with `ORDER_KEY` the order of an optimizer's groups and their members, in words.
     """
 
     section: str
@@ -105,6 +112,27 @@ class Regrouped:
 
 
 @dataclass(frozen=True, slots=True)
+class OptimizerPair:
+    """An optimizer that a side has: `optimizer` is its number in rows, the left's place where the left has it.
+
+    `left` and `right` are its places and `left_label` and `right_label` what the files call it ("" for nothing);
+    None on a side that lacks it. `paired_by` is "name", "position" or "none" (see `CheckpointDiff`), "" on one side.
+    """
+
+    optimizer: int
+    left: int | None
+    right: int | None
+    left_label: str = ""
+    right_label: str = ""
+    paired_by: str = ""
+
+    @property
+    def label(self) -> str:
+        """What it is called in reports, the left's word first; "" where no file calls it anything."""
+        return self.left_label or self.right_label
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointDiff:
     """Everything that differs between two checkpoints.
 
@@ -112,9 +140,10 @@ class CheckpointDiff:
         left, right: the checkpoints.
         rows: ordered by section, then as in the left checkpoint.
         summaries: one for each section that a side has.
-        regrouped: parameters whose group changed, groups being matched by their members.
-        paired_by: for each optimizer that both have: "name", "position" where a side has no names, or "none" where
-            the counts differ besides.
+        regrouped: parameters whose group changed, groups being matched by their members; each has a row as well.
+        optimizers: each that a side has.
+        paired_by: for each optimizer that both have: "name", "position" where a side has no names or none that are
+            certain, or "none" where the counts differ besides.
         compared: how much was compared.
         not_compared: what was left out, one sentence each.
         notes: what was taken as equal or stripped, one sentence each.
@@ -127,6 +156,7 @@ class CheckpointDiff:
     rows: tuple[Row, ...]
     summaries: tuple[SectionSummary, ...]
     regrouped: tuple[Regrouped, ...] = ()
+    optimizers: tuple[OptimizerPair, ...] = ()
     paired_by: tuple[str, ...] = ()
     compared: Compared = field(default_factory=Compared)
     not_compared: tuple[str, ...] = ()
@@ -146,10 +176,12 @@ class DiffOptions:
     """What to compare and how.
 
     `only` and `ignored` are globs over "section/parameter/key" or one of the three (see `selection.Selection`);
-    `renames` are (pattern, replacement) of regular expressions for the left side's names; `left_section` and
+    `renames` are (pattern, replacement) of regular expressions for the left side's names, of which the first match in
+    a name is replaced; `left_section` and
     `right_section` choose one section or further model of a side; `cast` names the dtype that both sides are cast to
     before they are held unequal; `tolerances` map "role" or "role:dtype" to (rtol, atol), the most specific wins. A
-    role is "param", "buffer" (else as "param"), "grad", "state", "hyper" or a content section; the dtype is the left's.
+    role is "param", "buffer" (else as "param"), "grad", "state", "hyper" or a content section but "rng"; the dtype is
+    the left's. `rtol` and `atol` are for what no role asks for: see `outcomes.tolerance_of`.
     """
 
     only: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import (
     CONTENT_SECTIONS,
+    GROUP_KEY,
     CheckpointDiff,
     DiffOptions,
     Kind,
@@ -16,6 +17,7 @@ from ckptcheck.comparison.counts import compared, summaries
 from ckptcheck.comparison.matching import pair_checkpoints
 from ckptcheck.comparison.model_pairs import listed
 from ckptcheck.comparison.moves import find_moves
+from ckptcheck.comparison.optimizer_pairs import membership_rows
 from ckptcheck.comparison.outcomes import Outcome
 from ckptcheck.comparison.pairs import Pair, Pairing
 from ckptcheck.comparison.selection import Selection
@@ -53,16 +55,19 @@ def diff_checkpoints(
     unread = [pair.place for pair, outcome in zip(pairs, outcomes, strict=True) if not outcome.is_compared]
     if unread:
         not_compared.append(f"content of {listed(unread)}: its bytes cannot be read here, or its dtype is not known")
+    regrouped = [one for one in _regrouped(pairing, pairs, outcomes) if selection.wants(_as_pair(one))]
+    reordered = [row for row in pairing.reordered if selection.wants(_order_pair(row))]
     return CheckpointDiff(
         left=left,
         right=right,
-        rows=tuple(_rows(pairs, outcomes)),
+        rows=tuple(_in_sections([*_rows(pairs, outcomes), *membership_rows(regrouped), *reordered])),
         summaries=tuple(summaries(pairs, outcomes)),
-        regrouped=tuple(one for one in _regrouped(pairing, pairs, outcomes) if selection.wants(_as_pair(one))),
+        regrouped=tuple(regrouped),
+        optimizers=tuple(pairing.optimizers),
         paired_by=tuple(pairing.paired_by),
         compared=compared(pairs, outcomes),
         not_compared=tuple(not_compared),
-        notes=(*pairing.notes, *_notes(pairs, outcomes)),
+        notes=(*pairing.notes, *_notes(pairs, outcomes), *selection.idle()),
         cast=cast,
         cast_equal=sum(outcome.is_cast_equal for outcome in outcomes),
         unread=len(unread),
@@ -102,6 +107,10 @@ def _rows(pairs: Sequence[Pair], outcomes: Sequence[Outcome]) -> list[Row]:
     return rows
 
 
+def _in_sections(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: CONTENT_SECTIONS.index(row.section))
+
+
 def _notes(pairs: Sequence[Pair], outcomes: Sequence[Outcome]) -> list[str]:
     found = [pair.place for pair, outcome in zip(pairs, outcomes, strict=True) if outcome.kept_otherwise]
     return [f"equal numbers that the sides keep as different types: {listed(found)}"] if found else []
@@ -128,4 +137,8 @@ def _regrouped(pairing: Pairing, pairs: Sequence[Pair], outcomes: Sequence[Outco
 
 
 def _as_pair(one: Regrouped) -> Pair:
-    return Pair("optimizer", one.parameter, "group", None, None, "state", one.optimizer)
+    return Pair("optimizer", one.parameter, GROUP_KEY, None, None, "state", one.optimizer)
+
+
+def _order_pair(row: Row) -> Pair:
+    return Pair(row.section, None, row.key, row.left, row.right, "optimizer", row.optimizer)

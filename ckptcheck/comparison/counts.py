@@ -20,19 +20,21 @@ def summaries(pairs: Sequence[Pair], outcomes: Sequence[Outcome]) -> Iterator[Se
 
 
 def compared(pairs: Sequence[Pair], outcomes: Sequence[Outcome]) -> Compared:
-    """What both sides have; bytes of one side, those of tied tensors once."""
-    both = [
-        pair for pair, outcome in zip(pairs, outcomes, strict=True) if outcome.is_compared and pair.left and pair.right
-    ]
+    """What both sides have; bytes of one side, those of tied tensors once.
+
+    Parameters are those of the models; of checkpoints without, those of the optimizers.
+    """
+    both = [pair for pair, outcome in zip(pairs, outcomes, strict=True) if _is_on_both(pair, outcome)]
+    names = {pair.parameter for pair in both if pair.section == "model"}
     return Compared(
-        parameters=len({pair.parameter for pair in both if pair.parameter is not None}),
+        parameters=len(names or {(pair.optimizer, pair.parameter) for pair in both if pair.parameter is not None}),
         state_tensors=len({(pair.optimizer, pair.parameter, pair.key) for pair in both if pair.role == "state"}),
         bytes=sum(outcome.nbytes for outcome in outcomes),
     )
 
 
 def _summary(section: str, found: Sequence[tuple[Pair, Outcome]]) -> SectionSummary:
-    both = [pair for pair, outcome in found if outcome.is_compared and pair.left and pair.right]
+    both = [pair for pair, outcome in found if _is_on_both(pair, outcome)]
     tensors = sum(_is_tensor(pair) for pair in both)
     kinds = Counter(outcome.kind for _, outcome in found if not outcome.is_absorbed)
     return SectionSummary(
@@ -45,6 +47,11 @@ def _summary(section: str, found: Sequence[tuple[Pair, Outcome]]) -> SectionSumm
         removed=kinds[Kind.REMOVED],
         tolerated=sum(outcome.is_tolerated for _, outcome in found),
     )
+
+
+def _is_on_both(pair: Pair, outcome: Outcome) -> bool:
+    """Whether both sides have it and it was compared, be it under another name."""
+    return outcome.kind is Kind.RENAMED or (outcome.is_compared and pair.left is not None and pair.right is not None)
 
 
 def _is_tensor(pair: Pair) -> bool:

@@ -1,17 +1,19 @@
 """Two checkpoints paired: weights by name, optimizers by parameter, the rest by path."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ckptcheck.comparison.checkpoint_diff import DiffOptions
 from ckptcheck.comparison.chosen import MODEL, aligned, chosen_weights
 from ckptcheck.comparison.model_pairs import Names, pair_models
-from ckptcheck.comparison.optimizer_pairs import Side, pair_optimizers, rename
+from ckptcheck.comparison.optimizer_names import rename
+from ckptcheck.comparison.optimizer_pairs import pair_optimizers
+from ckptcheck.comparison.optimizer_partners import Side, doubts
 from ckptcheck.comparison.pairs import Pairing, pair_surroundings
 from ckptcheck.errors import UsageError
 from ckptcheck.state.checkpoint import Checkpoint
-from ckptcheck.state.training_state import TrainingState
+from ckptcheck.state.training_state import Entry, TrainingState
 
 
 def pair_checkpoints(left: Checkpoint, right: Checkpoint, options: DiffOptions) -> Pairing:
@@ -25,13 +27,31 @@ def pair_checkpoints(left: Checkpoint, right: Checkpoint, options: DiffOptions) 
     pairing.notes.extend(name_of.sentences())
     names = Names.of(left.state), Names.of(right.state)
     pair_models(*names, pairing)
-    pair_optimizers(Side.of(left), Side.of(right), _ties(left.state, right.state), pairing)
-    pair_surroundings(left.state, right.state, pairing)
+    sides = Side.of(left), Side.of(right)
+    pair_optimizers(*sides, _ties(left.state, right.state), pairing)
+    pairing.notes.extend(doubts(*sides, pairing.optimizers))
+    pair_surroundings(_undescribed(left, right, pairing), _undescribed(right, left, pairing), pairing)
     for side, one, other in (("left", left, right), ("right", right, left)):
         taken = [prefix for prefix in one.stripped if prefix not in other.stripped]
         if taken:
             pairing.notes.append(f"taken off the names on the {side}: {', '.join(taken)}")
     return pairing
+
+
+def _undescribed(one: Checkpoint, other: Checkpoint, pairing: Pairing) -> TrainingState:
+    """The state of `one` without descriptions of the model that `other` lacks as a whole."""
+    extra = one.state.sections.get("extra", {})
+    lacking = [path for path in one.descriptions if not _under(path, other.state.sections.get("extra", {}))]
+    own = {path for description in lacking for path in _under(description, extra)}
+    if not own:
+        return one.state
+    pairing.notes.append(f"only one side has {', '.join(lacking)}, which describes the model: not compared")
+    kept = {path: entry for path, entry in extra.items() if path not in own}
+    return replace(one.state, sections={**one.state.sections, "extra": kept})
+
+
+def _under(prefix: str, entries: Mapping[str, Entry]) -> list[str]:
+    return [path for path in entries if path == prefix or path.startswith((f"{prefix}.", f"{prefix}["))]
 
 
 def _pair_chosen(
@@ -80,8 +100,9 @@ class _Renaming:
     """The user's patterns, applied in their order; counts the names that each changes."""
 
     def __init__(self, renames: tuple[tuple[str, str], ...]) -> None:
-        self._changed: dict[str, set[str]] = {pattern: set() for pattern, _ in renames}
-        self._renames = [(pattern, _substitution(pattern, replacement)) for pattern, replacement in renames]
+        given = [(f"{pattern}={replacement}", _substitution(pattern, replacement)) for pattern, replacement in renames]
+        self._changed: dict[str, set[str]] = {option: set() for option, _ in given}
+        self._renames = given
 
     @property
     def is_asked(self) -> bool:
@@ -91,20 +112,23 @@ class _Renaming:
     def check(self, before: int, after: int) -> None:
         """UsageError where two names have become one."""
         if after < before:
-            given = ", ".join(repr(pattern) for pattern in self._changed)
+            given = ", ".join(f"'{option}'" for option in self._changed)
             raise UsageError(f"--map {given} gives several tensors of the left one name: make it narrower")
 
     def __call__(self, name: str) -> str:
-        for pattern, substitute in self._renames:
+        for option, substitute in self._renames:
             changed = substitute(name)
             if changed != name:
-                self._changed[pattern].add(name)
+                self._changed[option].add(name)
                 name = changed
         return name
 
     def sentences(self) -> list[str]:
         """How many names each pattern changed."""
-        return [f"--map {pattern!r} changed {len(names)} names of the left" for pattern, names in self._changed.items()]
+        return [
+            f"--map '{option}' changed {len(names)} {'name' if len(names) == 1 else 'names'} of the left"
+            for option, names in self._changed.items()
+        ]
 
 
 def _substitution(pattern: str, replacement: str) -> Callable[[str], str]:
@@ -113,4 +137,4 @@ def _substitution(pattern: str, replacement: str) -> Callable[[str], str]:
         compiled.sub(replacement, "")
     except (re.error, IndexError) as trouble:
         raise UsageError(f"--map {pattern}={replacement}: no regular expression ({trouble})") from trouble
-    return lambda name: compiled.sub(replacement, name)
+    return lambda name: compiled.sub(replacement, name, count=1)  # else ".*" would match the empty end as well

@@ -148,9 +148,9 @@ def _mark(pairs: Sequence[Pair], outcomes: Sequence[Outcome], one: int, other: i
 
 
 def _name(pair: Pair, seen_from: Pair) -> str:
-    if pair.parameter is None or (pair.key, pair.optimizer) != (seen_from.key, seen_from.optimizer):
-        return pair.place
-    return pair.parameter
+    if pair.optimizer is not None and pair.optimizer != seen_from.optimizer:
+        return pair.place.replace(pair.section, f"optimizer {pair.optimizer}", 1)
+    return pair.place if pair.parameter is None or pair.key != seen_from.key else pair.parameter
 
 
 def _follow_names(pairs: Sequence[Pair], outcomes: Sequence[Outcome]) -> None:
@@ -173,11 +173,13 @@ def _followers(
 ) -> Iterator[tuple[int, int]]:
     """Removed pairs, each with the added one that has its name in the renamed module."""
     kinds = [outcome.kind for outcome in outcomes]
+    lengths = frozenset(map(len, modules))
     added = {_key(pair, pair.parameter): at for at, pair in enumerate(pairs) if kinds[at] is Kind.ADDED}
     for place, pair in enumerate(pairs):
         if kinds[place] is Kind.REMOVED and pair.parameter is not None:
             name = pair.parameter
-            keys = (_key(pair, modules[begin] + name[len(begin) :]) for begin in _begins(name) if begin in modules)
+            begins = (begin for begin in _begins(name, lengths) if begin in modules)
+            keys = (_key(pair, modules[begin] + name[len(begin) :]) for begin in begins)
             partner = next((added[key] for key in keys if key in added), None)
             if partner is not None and not outcomes[partner].is_absorbed:
                 yield place, partner
@@ -196,9 +198,13 @@ def _without_common_end(one: str, other: str) -> tuple[str, str]:
     return ".".join(ours), ".".join(theirs)
 
 
-def _begins(name: str) -> Iterator[str]:
-    parts = name.split(".")
-    return (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+def _begins(name: str, lengths: frozenset[int]) -> Iterator[str]:
+    """What a name begins with up to a dot, itself first, the longest next: of these lengths only."""
+    end = len(name)
+    while end >= 0:
+        if end in lengths:
+            yield name[:end]
+        end = name.rfind(".", 0, end)
 
 
 def _equal(pairs: Sequence[Pair], found: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

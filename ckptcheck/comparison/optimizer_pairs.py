@@ -1,56 +1,68 @@
-"""Two optimizers, paired by parameter name, or by position where a side has no names."""
+"""Two optimizers, paired by parameter name, or by position where a side has no names that are certain."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from ckptcheck.comparison.checkpoint_diff import Regrouped
+from ckptcheck.comparison.checkpoint_diff import GROUP_KEY, ORDER_KEY, Kind, OptimizerPair, Regrouped, Row
 from ckptcheck.comparison.groups import GroupMatch, match_groups
+from ckptcheck.comparison.optimizer_names import binds_by_position, names_for, renamed_by
+from ckptcheck.comparison.optimizer_partners import Side, partners
 from ckptcheck.comparison.pairs import Pair, Pairing, by_key
-from ckptcheck.state.checkpoint import Checkpoint, NameSource
+from ckptcheck.state.checkpoint import NameSource
 from ckptcheck.state.training_state import Entry, Group, Optimizer
 
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side's optimizers, and of each whether its parameters go by names."""
-
-    optimizers: tuple[Optimizer, ...]
-    named: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, checkpoint: Checkpoint) -> "Side":
-        """As the convention explained them."""
-        sources = [naming.source for naming in checkpoint.namings]
-        optimizers = checkpoint.state.optimizers
-        named = (place >= len(sources) or sources[place] is not NameSource.NONE for place in range(len(optimizers)))
-        return cls(optimizers, tuple(named))
+GROUPS_SHOWN: Final = 3
+MEMBERS_SHOWN: Final = 3
+"""Groups, and members of each, in which an order is told."""
+_NOBODY: Final = Optimizer(None, ())
 
 
 def pair_optimizers(left: Side, right: Side, tied: Mapping[str, tuple[str, ...]], pairing: Pairing) -> None:
-    """Pair the state, the hyperparameters and the memberships of each optimizer by its place in the run.
+    """Pair the state, the hyperparameters and the memberships of each optimizer with its partner's.
 
     `tied` gives all names of a tied parameter by each of them: a side may keep its state under another one.
     """
-    nobody = Optimizer(None, ())
-    for place in range(max(len(left.optimizers), len(right.optimizers))):
-        one, other = (side.optimizers[place] if place < len(side.optimizers) else nobody for side in (left, right))
-        if one is nobody or other is nobody:
-            _pair(place, one, other, GroupMatch({}, same_members=False, same_order=False), pairing)
-            continue
-        by_name = left.named[place] and right.named[place]
-        names = _through_ties(one, other, tied) if by_name else _by_position(one, other)
-        other = rename(other, _named_by(names)) if names else other
-        match = _matched(one.groups, other.groups)
-        _pair(place, one, other, match, pairing)
-        pairing.left_group_of.update(((place, right_group), group) for right_group, group in match.left_of.items())
-        if by_name or names or left.named[place] == right.named[place]:
-            pairing.paired_by.append("name" if by_name else "position")
-            _compare_members(place, one, other, match, pairing)
+    free = len(left.optimizers)
+    for place, at in partners(left, right):
+        number = place if place is not None else max(free, at or 0)
+        free = max(free, number + 1)
+        paired_by = ""
+        if place is not None and at is not None:
+            paired_by = _pair_two(number, (left, place), (right, at), tied, pairing)
+            pairing.paired_by.append(paired_by)
         else:
-            pairing.paired_by.append("none")
-            pairing.not_compared.append(_incomparable(place, one, other, "right" if left.named[place] else "left"))
-        if one.class_name and other.class_name and one.class_name != other.class_name:
-            pairing.notes.append(f"optimizer {place}: {one.class_name} on the left, {other.class_name} on the right")
+            one = left.optimizers[place] if place is not None else _NOBODY
+            other = right.optimizers[at] if at is not None else _NOBODY
+            _pair(number, one, other, GroupMatch({}, same_members=False, same_order=False), pairing)
+        labels = left.labels[place] if place is not None else "", right.labels[at] if at is not None else ""
+        pairing.optimizers.append(OptimizerPair(number, place, at, *labels, paired_by))
+
+
+def _pair_two(
+    number: int,
+    on_left: tuple[Side, int],
+    on_right: tuple[Side, int],
+    tied: Mapping[str, tuple[str, ...]],
+    pairing: Pairing,
+) -> str:
+    """Pair an optimizer that both sides have; returns what its parameters were paired by."""
+    one, other = (side.optimizers[place] for side, place in (on_left, on_right))
+    namings = on_left[0].namings[on_left[1]], on_right[0].namings[on_right[1]]
+    names = names_for((one, other), namings, tied)
+    one, other = renamed_by(one, names.left), renamed_by(other, names.right)
+    match = _matched(one.groups, other.groups)
+    _pair(number, one, other, match, pairing)
+    pairing.left_group_of.update(((number, right_group), group) for right_group, group in match.left_of.items())
+    called = on_left[0].labels[on_left[1]] or number
+    if names.paired_by == "none":
+        nameless = "left" if namings[0].source is NameSource.NONE else "right"
+        pairing.not_compared.append(_incomparable(called, one, other, nameless))
+    else:
+        binds = binds_by_position(one, other, namings)
+        _compare_members((number, called), (one, other), match, pairing, binds=binds)
+    if one.class_name and other.class_name and one.class_name != other.class_name:
+        pairing.notes.append(f"optimizer {called}: {one.class_name} on the left, {other.class_name} on the right")
+    return names.paired_by
 
 
 def group_of(optimizer: Optimizer) -> dict[str, int]:
@@ -63,47 +75,12 @@ def group_of(optimizer: Optimizer) -> dict[str, int]:
     return found
 
 
-def _through_ties(left: Optimizer, right: Optimizer, tied: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """The left's name for each name that only the right uses, where both are names of one tied parameter."""
-    ours, theirs = {**group_of(left), **dict.fromkeys(left.state)}, {**group_of(right), **dict.fromkeys(right.state)}
-    names = {}
-    for name in theirs:
-        if name not in ours and name in tied:
-            known = next((one for one in tied[name] if one in ours and one not in theirs), None)
-            names.update({name: known} if known is not None else {})
-    return names
-
-
-def _by_position(left: Optimizer, right: Optimizer) -> dict[str, str]:
-    """The left's name for each of the right's, the members of all groups counted through; empty where counts differ."""
-    ours, theirs = ([member for group in one.groups for member in group.members] for one in (left, right))
-    if len(ours) != len(theirs):
-        return {}
-    return {other: one for one, other in zip(ours, theirs, strict=True) if one is not None and other is not None}
-
-
-def _incomparable(place: int, left: Optimizer, right: Optimizer, nameless: str) -> str:
+def _incomparable(called: str | int, left: Optimizer, right: Optimizer, nameless: str) -> str:
     counts = [sum(len(group.members) for group in one.groups) for one in (left, right)]
     return (
-        f"optimizer {place}: the {nameless} numbers its parameters, and {counts[0]} on the left and {counts[1]} on the "
-        "right cannot be paired by position either"
+        f"optimizer {called}: the {nameless} numbers its parameters, and {counts[0]} on the left and {counts[1]} on "
+        "the right cannot be paired by position either"
     )
-
-
-def rename(optimizer: Optimizer, name_of: Callable[[str], str]) -> Optimizer:
-    """The optimizer with other names; of two that become one the first is kept."""
-    groups = tuple(
-        replace(group, members=tuple(member if member is None else name_of(member) for member in group.members))
-        for group in optimizer.groups
-    )
-    state: dict[str, Mapping[str, Entry]] = {}
-    for name, kept in optimizer.state.items():
-        state.setdefault(name_of(name), kept)
-    return replace(optimizer, groups=groups, state=state)
-
-
-def _named_by(names: Mapping[str, str]) -> Callable[[str], str]:
-    return lambda name: names.get(name, name)
 
 
 def _matched(left: tuple[Group, ...], right: tuple[Group, ...]) -> GroupMatch:
@@ -135,20 +112,63 @@ def _values(optimizer: Optimizer, group: int | None) -> Mapping[str, Entry]:
     return {} if group is None else optimizer.groups[group].hyperparameters
 
 
-def _compare_members(place: int, left: Optimizer, right: Optimizer, match: GroupMatch, pairing: Pairing) -> None:
-    ours, theirs = group_of(left), group_of(right)
+def _compare_members(
+    which: tuple[int, str | int],
+    optimizers: tuple[Optimizer, Optimizer],
+    match: GroupMatch,
+    pairing: Pairing,
+    *,
+    binds: bool,
+) -> None:
+    """Say who is in another group, and what stands in another order: a difference where that `binds`."""
+    number, called = which
+    ours, theirs = (group_of(one) for one in optimizers)
     if not ours or not theirs:
         if ours or theirs:
             side = "right" if ours else "left"
-            pairing.not_compared.append(f"optimizer {place}: the {side} does not say which parameters its groups hold")
+            pairing.not_compared.append(f"optimizer {called}: the {side} does not say which parameters its groups hold")
         return
     moved = [
-        Regrouped(name, place, ours.get(name), theirs.get(name))
+        Regrouped(name, number, ours.get(name), theirs.get(name))
         for name in dict.fromkeys((*ours, *theirs))
         if ours.get(name, -1) != match.left_of.get(theirs.get(name, -1), -2)
     ]
     pairing.regrouped.extend(moved)
-    if not moved and any(one != other for other, one in match.left_of.items()):
-        pairing.notes.append(f"optimizer {place}: its groups stand in another order; they are paired by their members")
-    elif not moved and not match.same_order:
-        pairing.notes.append(f"optimizer {place}: parameters stand in another order in its groups; paired by name")
+    if moved or match.same_order:
+        return
+    if binds:
+        pairing.reordered.append(_order_row(number, *optimizers))
+    elif any(one != other for other, one in match.left_of.items()):
+        pairing.notes.append(f"optimizer {called}: its groups stand in another order; they are paired by their members")
+    else:
+        pairing.notes.append(f"optimizer {called}: parameters stand in another order in its groups; paired by name")
+
+
+def membership_rows(regrouped: Sequence[Regrouped]) -> Iterator[Row]:
+    """One row for each parameter that is in another group."""
+    for one in regrouped:
+        left, right = (
+            None if group is None else Entry(None, None, value=group) for group in (one.left_group, one.right_group)
+        )
+        group = one.left_group if one.left_group is not None else one.right_group
+        yield Row("optimizer", one.parameter, GROUP_KEY, Kind.MOVED, left, right, one.optimizer, group)
+
+
+def _order_row(number: int, left: Optimizer, right: Optimizer) -> Row:
+    members = [[group.members for group in one.groups] for one in (left, right)]
+    ours, theirs = (Entry(None, None, value=_order(own, other)) for own, other in (members, members[::-1]))
+    return Row("optimizer", None, ORDER_KEY, Kind.MOVED, ours, theirs, number)
+
+
+def _order(own: Sequence[Sequence[str | None]], other: Sequence[Sequence[str | None]]) -> str:
+    """The groups that stand otherwise on the other side, from the first member that does."""
+    apart = [place for place, group in enumerate(own) if place >= len(other) or tuple(group) != tuple(other[place])]
+    said = []
+    for place in apart[:GROUPS_SHOWN]:
+        beside = other[place] if place < len(other) else ()
+        pairs = enumerate(zip(own[place], beside, strict=False))
+        first = next((at for at, (one, another) in pairs if one != another), 0)
+        shown = [str(name) for name in own[place][first : first + MEMBERS_SHOWN]]
+        more = ["..."] if first + MEMBERS_SHOWN < len(own[place]) else []
+        said.append(f"group {place}: {', '.join([*(['...'] if first else []), *shown, *more])}")
+    return "; ".join([*said, *(["..."] if len(apart) > GROUPS_SHOWN else [])])

@@ -1,10 +1,17 @@
 """What became of a pair, and which tolerance holds for it."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import DiffOptions, Kind
 from ckptcheck.comparison.pairs import Pair
 from ckptcheck.comparison.tensor_difference import TensorDifference
+
+COMPUTED: Final = ("param", "buffer", "grad", "state", "ema")
+"""Roles of what training computes: a tolerance that names no role is for these."""
+COUNTERS: Final = frozenset({"step"})
+"""State that counts, in whatever dtype: one more is no rounding."""
+_FLOATING: Final = ("float", "bfloat", "complex")
 
 
 @dataclass(slots=True)
@@ -34,12 +41,18 @@ class Outcome:
 def tolerance_of(pair: Pair, dtype: str, options: DiffOptions) -> tuple[float, float] | None:
     """(rtol, atol) for a pair, the most specific first: role and dtype, role, section and dtype, section, all.
 
-    Buffers take what parameters have where nothing else is said: many files cannot tell them apart. None for exact.
+    `dtype` is "" for a plain value that is no float, and "float" for one that is. Buffers take what parameters have
+    where nothing else is said: many files cannot tell them apart. What no role asks for has the tolerance of all only
+    where training computes it (`COMPUTED`) in floating point. Generators and truth values are exact. None for exact.
     """
+    if pair.section == "rng" or dtype == "bool":
+        return None
     for name in (pair.role, *(("param",) if pair.role == "buffer" else ()), pair.section):
         for key in (f"{name}:{dtype}", name):
             if key in options.tolerances:
                 return _or_exact(options.tolerances[key])
+    if pair.role not in COMPUTED or pair.key in COUNTERS or not dtype.startswith(_FLOATING):
+        return None
     return _or_exact((options.rtol, options.atol))
 
 

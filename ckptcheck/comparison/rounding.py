@@ -41,7 +41,9 @@ class RoundedThrough:
         if not self._alive:
             return
         # Rounded numbers leave their low bits clear: one reduction rules nearly every dtype out.
-        used = int(np.bitwise_or.reduce(right.view(np.uint64), where=~np.isnan(right)))
+        numbers = ~np.isnan(right)
+        bits = right.view(np.uint64)
+        used = int(np.bitwise_or.reduce(bits if numbers.all() else bits[numbers]))
         self._alive = [
             name
             for name in self._alive

@@ -33,12 +33,16 @@ class Selection:
         return self._wants(pair)
 
     def sentences(self) -> list[str]:
-        """What was left out, and which patterns chose nothing."""
+        """What was left out."""
+        if not self._left_out:
+            return []
+        given = [f"--only {pattern!r}" for pattern, _ in self._only]
+        given += [f"--ignore {pattern!r}" for pattern, _ in self._ignored]
+        return [f"{self._left_out} tensors and values that were left out by {', '.join(given)}"]
+
+    def idle(self) -> list[str]:
+        """Which patterns chose nothing, one sentence each; asked when all is chosen."""
         said = []
-        if self._left_out:
-            given = [f"--only {pattern!r}" for pattern, _ in self._only]
-            given += [f"--ignore {pattern!r}" for pattern, _ in self._ignored]
-            said.append(f"{self._left_out} tensors and values that were left out by {', '.join(given)}")
         for option, patterns in (("--only", self._only), ("--ignore", self._ignored)):
             idle = [pattern for pattern, _ in patterns if f"{option} {pattern}" not in self._used]
             said += [f"nothing is called as {option} {pattern!r} says" for pattern in idle]

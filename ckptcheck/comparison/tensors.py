@@ -157,11 +157,11 @@ def _beyond(block: Block, rtol: float, atol: float) -> int:
 
 
 def _add_ulps(ulps: UlpDistances, block: Block) -> None:
-    left, right, unequal = block.left_bits, block.right_bits, block.unequal
+    left, right, differing = block.left_bits, block.right_bits, block.differing
     if not math.isfinite(block.greatest):
         numbers = ~(np.isnan(block.left) | np.isnan(block.right))
-        left, right, unequal = left[numbers], right[numbers], unequal[numbers]
-    ulps.add(left, right, int(np.count_nonzero(unequal)))
+        left, right, differing = left[numbers], right[numbers], int(np.count_nonzero(block.unequal[numbers]))
+    ulps.add(left, right, differing, block.crosses)
 
 
 def _index(position: int | None, shape: tuple[int, ...]) -> tuple[int, ...] | None:

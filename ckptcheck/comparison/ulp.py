@@ -32,11 +32,11 @@ class UlpDistances:
         self._differing = 0
         self._greatest = 0
 
-    def add(self, left: Bits, right: Bits, differing: int) -> None:
-        """Count elements of one shape, `differing` of which differ in their bits."""
+    def add(self, left: Bits, right: Bits, differing: int, crosses: bool) -> None:
+        """Count elements of one shape, `differing` of which differ in their bits; `crosses` as in a `Block`."""
         if not differing:
             return
-        distances = self._distances(left, right)
+        distances = self._distances(left, right, crosses)
         self._greatest = max(self._greatest, int(distances.max()))
         # A float32 has the distance's logarithm in its leading bits, so shifting makes the bucket.
         logarithms = self._logarithms[: len(left)]
@@ -63,7 +63,7 @@ class UlpDistances:
         edge = np.array([bucket << _SHIFT], np.int32).view(np.float32)[0] / np.float64(_TO_EXPONENT_1)
         return min(int(edge), self._greatest)
 
-    def _distances(self, left: Bits, right: Bits) -> NDArray[Any]:
+    def _distances(self, left: Bits, right: Bits, crosses: bool) -> NDArray[Any]:
         """|a - b| on the ordered integers, unsigned and as wide as the bits; never overflows."""
         if self._unsigned:
             # Exponents alone, without a sign bit: a wider zero sign makes them like the others.
@@ -74,6 +74,8 @@ class UlpDistances:
         # Of one sign, the bits differ by |a - b|; of two, they add up to |a - b| and one sign bit.
         np.subtract(left.view(signed), right.view(signed), out=distances.view(signed))
         np.abs(distances.view(signed), out=distances.view(signed))
+        if not crosses:
+            return distances
         np.bitwise_xor(np.add(left, right, out=across), sign, out=across)
         np.bitwise_xor(left, right, out=chosen)
         np.right_shift(chosen.view(signed), 8 * unsigned.itemsize - 1, out=chosen.view(signed))

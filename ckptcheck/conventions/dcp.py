@@ -8,13 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ckptcheck.conventions import groups, rng
-from ckptcheck.conventions.flat_optimizer import is_flat, take_apart
+from ckptcheck.conventions import rng
+from ckptcheck.conventions.flat_optimizer import is_flat
 from ckptcheck.conventions.lightning import VERSION, Lightning, lightning_parts
-from ckptcheck.conventions.parts import checkpoint, model_of
+from ckptcheck.conventions.parts import checkpoint
 from ckptcheck.conventions.plain import sort_root
 from ckptcheck.conventions.progress import is_counter
-from ckptcheck.conventions.sorting import MODEL_KEYS
+from ckptcheck.conventions.sorting import MODEL_KEYS, is_optimizer
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import Raw, RawTensor, RawTree
 
@@ -34,29 +34,12 @@ class Dcp:
         return raw.container == "dcp" and isinstance(raw.root, Mapping)
 
     def explain(self, raw: RawTree, names: Sequence[str] | None) -> Checkpoint:
-        """Sort the parts by key and content; flat optimizers are taken apart by the model's names."""
+        """Sort the parts by key and content."""
         lightning = _as_lightning(raw)
         if lightning is not None:
             return checkpoint(raw, Lightning.name, lightning_parts(lightning), names)
         root = _with_model(_with_beside(raw))
-        flat = {str(key): value for key, value in root.items() if is_flat(value)}
-        others = {key: value for key, value in root.items() if str(key) not in flat}
-        parts = sort_root(others, ordered=_is_ordered(raw, others))
-        if not flat:
-            return checkpoint(raw, self.name, parts, names)
-        model = model_of(parts)
-        apart = {key: take_apart(value, model) for key, value in flat.items()}
-        for key, one in apart.items():
-            strange = {f"{key}.{path}": value for path, value in one.rest.items()}
-            parts.extra.update(strange)
-            parts.unrecognised.extend(strange)
-            if one.regrouped:
-                parts.notes.append(
-                    f"{key} keeps hyperparameters for each parameter and no groups: parameters whose hyperparameters "
-                    f"are equal stand as one group"
-                )
-        ready = tuple(one.optimizer for one in apart.values()), tuple(one.naming for one in apart.values())
-        return checkpoint(raw, self.name, parts, names, optimizers=ready, model=model)
+        return checkpoint(raw, self.name, sort_root(root, ordered=_is_ordered(raw, root)), names)
 
 
 def _as_lightning(raw: RawTree) -> dict[Any, Raw] | None:
@@ -102,4 +85,4 @@ def _is_weight(key: Any, value: Raw) -> bool:
 def _is_ordered(raw: RawTree, root: Mapping[Any, Raw]) -> bool:
     """Whether the model's tensors keep their order: not where ranks saved some of them each."""
     lost = raw.facts.get("unordered", ())
-    return not any(key in lost for key, value in root.items() if not groups.is_optimizer(value))
+    return not any(key in lost for key, value in root.items() if not is_optimizer(value) and not is_flat(value))

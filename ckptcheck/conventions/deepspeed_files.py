@@ -12,8 +12,6 @@ _OPTIM: Final = re.compile(r"(?:(?:bf16|fp16)_)?zero_pp_rank_(?P<dp>\d+)_mp_rank
 _UNIVERSAL: Final = re.compile(r"zero/(?P<name>[^/]+)/(?P<key>[^/]+)\.pt")
 _NUMBER: Final = re.compile(r"(\d+)")
 UNIVERSAL_STATE: Final = "zero/optimizer_state.pt"
-TRACKERS: Final = ("latest", "latest_universal")
-"""Files that name the folder of the newest checkpoint."""
 
 
 @dataclass(slots=True)
@@ -53,15 +51,15 @@ def is_deepspeed(files: Mapping[str, Raw]) -> bool:
 
 
 def sort_files(root: Mapping[str, Raw]) -> Files:
-    """The files of the newest tag: the one that `latest` names, else the one with the highest number."""
+    """The files of the newest tag, told by its number; a reader that finds a tracker keeps the tracked one only."""
     tags = sorted({path.rpartition("/")[0] for path in root if _MODEL.fullmatch(path.rpartition("/")[2])}, key=_natural)
-    named = next((text.strip() for text in map(root.get, TRACKERS) if isinstance(text, str)), None)
-    files = Files(named if named in tags else tags[-1], tags=tuple(tags))
+    files = Files(tags[-1], tags=tuple(tags))
     prefix = f"{files.tag}/" if files.tag else ""
     for path, value in root.items():
-        if path in TRACKERS or (not path.startswith(prefix) and path.rpartition("/")[0] in tags):
+        is_inside = path.startswith(prefix)
+        if not is_inside and path.rpartition("/")[0] in tags:
             continue
-        if not path.startswith(prefix) or not _take(files, path.removeprefix(prefix), value):
+        if not is_inside or not _take(files, path.removeprefix(prefix), value):
             files.others[path] = value
     return files
 

@@ -214,8 +214,6 @@ def subgroups(shapes: Shapes, lengths: Sequence[int], ranks: int) -> list[dict[s
 
 
 def _size(value: Raw) -> tuple[int, ...] | None:
-    if isinstance(value, Foreign) and value.arguments:
-        value = value.arguments[0]
     if isinstance(value, list | tuple) and all(type(one) is int and 0 <= one < MAX_SIZE for one in value):
         return tuple(value)
     return None

@@ -1,11 +1,17 @@
 """From a raw tree to a checkpoint understood."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
-from ckptcheck.conventions.piece_notes import piece_notes
+from ckptcheck.conventions.files import files_of, stem
+from ckptcheck.conventions.piece_notes import defect_notes, piece_notes
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import RawTree
+
+_DESCRIPTION: Final = re.compile(r"(.*/)?([a-z_]+_)?config\.json")
+"""Files that say how a model is built or used, and hold nothing of its training."""
 
 
 def explain(raw: RawTree, names: Sequence[str] | None = None) -> Checkpoint:
@@ -19,4 +25,10 @@ def explain(raw: RawTree, names: Sequence[str] | None = None) -> Checkpoint:
 
     convention = next(one for one in CONVENTIONS if one.claims(raw))
     found = convention.explain(raw, names)
-    return replace(found, notes=(*found.notes, *piece_notes(found)))
+    descriptions = tuple(stem(path) for path in files_of(raw) if _DESCRIPTION.fullmatch(path))
+    return replace(
+        found,
+        descriptions=(*found.descriptions, *descriptions),
+        unrecognised=tuple(path for path in found.unrecognised if path not in descriptions),
+        notes=(*found.notes, *piece_notes(found), *defect_notes(raw)),
+    )

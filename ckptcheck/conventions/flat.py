@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ckptcheck.conventions.files import keeps_order
+from ckptcheck.conventions.flat_optimizer import GROUPS, STATE
+from ckptcheck.conventions.labels import OPTIMIZER_KEYS
 from ckptcheck.conventions.parts import checkpoint
 from ckptcheck.conventions.progress import PROGRESS_KEYS
-from ckptcheck.conventions.sorting import MODEL_KEYS, OPTIMIZER_KEYS, sort_dict
+from ckptcheck.conventions.sorting import MODEL_KEYS, sort_dict
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import MAX_RAW_DEPTH, Raw, RawTensor, RawTree
 
-STATE: Final = "state."
-GROUPS: Final = "param_groups."
 MAX_JSON_CHARS: Final = 1 << 20
 _NUMBERS: Final = {"float64": "<d", "int64": "<q", "bool": "?"}
 """Dtypes in which a 0-d tensor holds a number of Python's without loss."""
@@ -48,14 +48,14 @@ def nested(values: Mapping[str, Raw]) -> dict[str, Raw]:
     """The nested dict whose flattening this is. A model's names keep their dots."""
     found: dict[str, Raw] = {}
     names = _model_names(values)
+    lengths = frozenset(map(len, names))
     for key, value in values.items():
         head, _, rest = key.partition(".")
         if head in MODEL_KEYS:
             found.setdefault(head, {})[rest] = value
         elif _is_optimizers(key) and rest.startswith(STATE):
-            name, path = _split(rest.removeprefix(STATE), names)
+            name, path = _split(rest.removeprefix(STATE), names, lengths)
             _put(found, [head, "state", name, path], value)
-
         else:
             _put(found, key.split("."), _number(value))
     for head in OPTIMIZER_KEYS & set(found):
@@ -72,11 +72,11 @@ def _model_names(values: Iterable[str]) -> frozenset[str]:
     return frozenset(key.partition(".")[2] for key in values if key.partition(".")[0] in MODEL_KEYS)
 
 
-def _split(path: str, names: frozenset[str]) -> tuple[str, str]:
-    """Parameter name and state key: at the longest known name, else at the last dot."""
+def _split(path: str, names: frozenset[str], lengths: frozenset[int]) -> tuple[str, str]:
+    """Parameter name and state key: at the longest known name, else at the last dot. `lengths` are those of `names`."""
     end = len(path)
     while (end := path.rfind(".", 0, end)) > 0:
-        if path[:end] in names:
+        if end in lengths and path[:end] in names:
             return path[:end], path[end + 1 :]
     head, _, rest = path.partition(".")
     if head.isdecimal():

@@ -42,6 +42,11 @@ def is_flat(value: Raw) -> bool:
     )
 
 
+def is_surely_flat(value: Raw) -> bool:
+    """Whether this is a flat optimizer whatever its key is: a model's own child may be called `state`."""
+    return is_flat(value) and any(key.startswith(GROUPS) for key in value)
+
+
 def take_apart(value: Mapping[str, Raw], model: Weights) -> TakenApart:
     """State and hyperparameters by parameter name; keys are split where the model's names end."""
     state: dict[str, dict[str, Raw]] = {}

@@ -1,13 +1,13 @@
 """An optimizer's state_dict as an optimizer of the training state: groups and state by parameter name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ckptcheck.conventions.entries import entries
-from ckptcheck.conventions.naming import Members, Named, is_index, name_members
+from ckptcheck.conventions.naming import Members, NamedMembers, is_index, name_members
 from ckptcheck.conventions.weights import Weights, whole_shape
-from ckptcheck.optimizers.guessing import guess_from
+from ckptcheck.optimizers.guessing import Guess, guess_from
 from ckptcheck.optimizers.shapes import ShapeTest
 from ckptcheck.state.checkpoint import Naming, numbered
 from ckptcheck.state.raw import Raw
@@ -15,15 +15,21 @@ from ckptcheck.state.training_state import Entry, Group, Optimizer
 
 MEMBERSHIP: Final = ("params", "param_names")
 """Keys of a group that say who is in it, and are no hyperparameters."""
+MAX_TOLD: Final = 8
+"""Keys of state in no group that a note names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """An optimizer with its names, and what stood beside its groups and state, by key."""
+    """An optimizer with its names, and what stood beside its groups and state, by key.
+
+    `notes` say what a reader should know of it; each goes on after the optimizer's name.
+    """
 
     optimizer: Optimizer
     naming: Naming
     rest: Mapping[str, Raw] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def is_optimizer(value: Raw) -> bool:
@@ -56,24 +62,29 @@ def explain_optimizer(value: Raw, model: Weights, names: Sequence[str] | None = 
     """One optimizer's state_dict. `names` are the user's, one for each index in the groups' order."""
     state = _by_key(value)
     kept = {key: entries(one) for key, one in state.items()}
-    hyperparameters = [entries(_settings(group)) if _settings(group) else {} for group in value["param_groups"]]
-    test = ShapeTest(_rows(hyperparameters, kept))
+    param_names = _param_names(value["param_groups"])
+    # Names that fit no list of parameters are no names: what they are is kept.
+    membership = MEMBERSHIP if param_names or not _has_names(value["param_groups"]) else ("params",)
+    settings = [_settings(group, membership) for group in value["param_groups"]]
+    hyperparameters = [entries(one) if one else {} for one in settings]
+    guess = _guess(hyperparameters, kept)
+    test = ShapeTest(guess.rows, certain=guess.certain)
     members = Members(
         groups=tuple(tuple(_listed(group, "params")) for group in value["param_groups"]),
-        param_names=_param_names(value["param_groups"]),
+        param_names=param_names,
         signatures={key: test.signature(_shapes(one)) for key, one in kept.items()},
     )
     named = name_members(members, model, test, names)
     optimizer = assembled(members.groups, hyperparameters, kept, named, model)
     rest = {key: one for key, one in value.items() if key not in ("state", "param_groups")}
-    return Explained(optimizer, named.naming, rest)
+    return Explained(optimizer, named.naming, rest, tuple(_notes(members, kept, guess)))
 
 
 def assembled(
     groups: Sequence[Sequence[Any]],
     hyperparameters: Sequence[Mapping[str, Entry]],
     kept: Mapping[Any, Mapping[str, Entry]],
-    named: Named,
+    named: NamedMembers,
     model: Weights,
 ) -> Optimizer:
     """The optimizer whose group members and state go by the names that were found; strangers keep their key."""
@@ -112,12 +123,12 @@ def _listed(group: Mapping[Any, Raw], key: str) -> list[Any]:
     return [one if isinstance(one, int | str) else f"<{key}[{place}]>" for place, one in enumerate(listed)]
 
 
-def _settings(group: Mapping[Any, Raw]) -> dict[Any, Raw]:
+def _settings(group: Mapping[Any, Raw], membership: Collection[str]) -> dict[Any, Raw]:
     """A group without what says who is in it; a membership of another form than a list of keys is kept."""
     return {
         key: one
         for key, one in group.items()
-        if key not in MEMBERSHIP
+        if key not in membership
         or not isinstance(one, list | tuple)
         or not all(isinstance(member, int | str) for member in one)
     }
@@ -130,9 +141,24 @@ def _param_names(groups: Sequence[Mapping[Any, Raw]]) -> tuple[tuple[str, ...], 
     return found if any(found) and fits and all(_is_name(name) for names in found for name in names) else None
 
 
-def _rows(hyperparameters: Sequence[Mapping[str, Entry]], kept: Mapping[Any, Mapping[str, Entry]]) -> Any:
+def _has_names(groups: Sequence[Mapping[Any, Raw]]) -> bool:
+    return any(_listed(group, "param_names") for group in groups)
+
+
+def _guess(hyperparameters: Sequence[Mapping[str, Entry]], kept: Mapping[Any, Mapping[str, Entry]]) -> Guess:
     values = {path: one.value for group in hyperparameters for path, one in group.items()}
-    return guess_from(values, {path for one in kept.values() for path in one}).rows
+    return guess_from(values, {path for one in kept.values() for path in one})
+
+
+def _notes(members: Members, kept: Mapping[Any, Mapping[str, Entry]], guess: Guess) -> Iterator[str]:
+    listed = set(members.keys)
+    strays = [key for key in kept if key not in listed] if listed else []
+    if strays:
+        told = ", ".join(map(str, strays[:MAX_TOLD])) + (", ..." if len(strays) > MAX_TOLD else "")
+        what = "index" if is_index(strays[0]) else "parameter"
+        yield f"holds state of {len(strays)} that no group lists ({what} {told}): it belongs to no parameter"
+    if len(listed) > 1 and kept and guess.rows and all(row.whole_list for row in guess.rows):
+        yield f"is {guess.rows[0].name}, which keeps one state for all its parameters, with the first of them"
 
 
 def _shapes(kept: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:

@@ -10,6 +10,9 @@ from ckptcheck.state.raw import Raw, RawTree
 
 VERSION: Final = "pytorch-lightning_version"
 SCALERS: Final = ("MixedPrecision", "MixedPrecisionPlugin", "native_amp_scaling_state", "amp_scaling_state")
+CURRENT: Final = "current_model_state"
+AVERAGING: Final = "averaging_state"
+"""What the callback `WeightAveraging` keeps: the model itself, and what the average has beside the weights."""
 EXPLAINED: Final = frozenset(
     {VERSION, "callbacks", "hparams_name", "hyper_parameters", "hparams_type", "datamodule_hyper_parameters",
      "datamodule_hparams_name", "datamodule_hparams_type"}
@@ -34,8 +37,11 @@ class Lightning:
 def lightning_parts(root: Mapping[Any, Raw]) -> Parts:
     """The parts of a Lightning checkpoint's dict."""
     parts = Parts(model=root.get("state_dict"))
+    is_averaged = isinstance(root.get(CURRENT), Mapping) and isinstance(root.get("state_dict"), Mapping)
+    if is_averaged:
+        _add_average(parts, root)
     for key, value in root.items():
-        if key == "state_dict":
+        if key == "state_dict" or (is_averaged and key in (CURRENT, AVERAGING)):
             continue
         if key == "optimizer_states" and isinstance(value, list):
             parts.optimizers.update(_numbered(key, value))
@@ -53,6 +59,14 @@ def lightning_parts(root: Mapping[Any, Raw]) -> Parts:
     if step is not None:
         parts.step, parts.recorded_step = _steps(root, step, len(parts.optimizers)), f"global_step {step}"
     return parts
+
+
+def _add_average(parts: Parts, root: Mapping[Any, Raw]) -> None:
+    """With averaged weights the model that trains stands under a key of its own, and the average in its place."""
+    average, beside = root["state_dict"], root.get(AVERAGING)
+    parts.model = root[CURRENT]
+    parts.models["ema"] = average
+    parts.ema["state_dict"] = {**average, **(beside if isinstance(beside, Mapping) else {})}
 
 
 def _numbered(key: str, values: list[Raw]) -> dict[str, Raw]:

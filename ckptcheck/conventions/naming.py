@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from ckptcheck.conventions.partitions import Shape, partitions
+from ckptcheck.conventions.fitting import Shape, by_group, embed, fitting, names_by_shape
+from ckptcheck.conventions.given import as_in_file, check_given
 from ckptcheck.conventions.weights import Weights
 from ckptcheck.conventions.wrappers import Stripper
 from ckptcheck.optimizers.shapes import ShapeTest, Signature
@@ -36,15 +37,18 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """The name of each key, and how it was found."""
+class NamedMembers:
+    """The name of each key of an optimizer's groups, and how it was found."""
 
     names: Mapping[Key, str]
     naming: Naming
 
 
-def name_members(members: Members, model: Weights, test: ShapeTest, names: Sequence[str] | None = None) -> Named:
-    """Name an optimizer's parameters: by its own names, by the names that the user gives, or by the model's order."""
+def name_members(members: Members, model: Weights, test: ShapeTest, names: Sequence[str] | None = None) -> NamedMembers:
+    """Name an optimizer's parameters: by its own names, by the names that the user gives, or by the model's order.
+
+    Raises UsageError where the user's names contradict the file.
+    """
     keys = members.keys
     if members.param_names is not None:
         given = [name for group in members.param_names for name in group]
@@ -53,22 +57,25 @@ def name_members(members: Members, model: Weights, test: ShapeTest, names: Seque
     if held and not any(is_index(key) for key in held):
         return _named(keys, keys, model, NameSource.KEYS, "the groups and the state are keyed by name")
     if names is not None and len(names) == len(keys):
-        return _named(keys, names, model, NameSource.USER, "named by the list that was given")
+        own = as_in_file(names, model)
+        named = _named(keys, own, model, NameSource.USER, "named by the list that was given")
+        check_given(named.names, model, members.signatures, test)
+        return named
     wrong = f"the list that was given has {len(names)} names for {len(keys)} parameters; " if names is not None else ""
     found, reason = _infer(members, model, test)
     if found is None:
         naming = Naming(NameSource.NONE, certain=False, reason=f"{wrong}{reason}")
-        return Named({key: numbered(key) for key in keys}, naming)
-    return Named(found, Naming(NameSource.MODEL_ORDER, certain=False, reason=f"{wrong}{reason}"))
+        return NamedMembers({key: numbered(key) for key in keys}, naming)
+    return NamedMembers(found, Naming(NameSource.MODEL_ORDER, certain=False, reason=f"{wrong}{reason}"))
 
 
-def _named(keys: Sequence[Key], given: Sequence[str], model: Weights, source: NameSource, reason: str) -> Named:
+def _named(keys: Sequence[Key], given: Sequence[str], model: Weights, source: NameSource, reason: str) -> NamedMembers:
     names = [model.name_of(name) for name in given]
     if not any(name in model.shapes for name in names):  # the optimizer was made of the wrapped model, or is alone
         own = Stripper(given)
         bare = [model.name_of(own.strip(name)) for name in given]
         names = bare if not model.shapes or any(name in model.shapes for name in bare) else names
-    return Named(dict(zip(keys, names, strict=True)), Naming(source, certain=True, reason=reason))
+    return NamedMembers(dict(zip(keys, names, strict=True)), Naming(source, certain=True, reason=reason))
 
 
 def is_index(key: Key) -> bool:
@@ -85,41 +92,27 @@ def _infer(members: Members, model: Weights, test: ShapeTest) -> tuple[dict[Key,
         return None, "no model lies beside the optimizer, so its indices cannot be named"
     if len(keys) > len(shapes):
         return None, f"{len(keys)} indices do not fit the model's {len(shapes)} parameters"
-    found = _by_order(members, shapes, test) if model.ordered else _by_shape(keys, members.signatures, shapes, test)
-    distinct: dict[tuple[str, ...], str] = {}
-    for names, label in found:
-        distinct.setdefault(names, label)
-    if len(distinct) == 1 and () not in distinct:
-        names, label = next(iter(distinct.items()))
-        return dict(zip(keys, names, strict=True)), _reason(members, shapes, label)
-    if not distinct:
-        return (
-            None,
-            f"{len(keys)} indices fit the model's {len(shapes)} parameters in no known grouping, by their shapes",
-        )
     if not model.ordered:
-        return None, "the model's file does not keep the parameters' order, and several have the same shape"
-    return None, "more than one assignment of the model's parameters fits the order and the shapes"
+        names, reason = _by_shape(members, shapes, test)
+    elif names := _by_place(keys, members.signatures, shapes, test):
+        reason = _reason(members, shapes, "by their places in the model")
+    elif sum(1 for group in members.groups if group) == 1:
+        names, reason = _by_order(members, shapes, test)
+    else:
+        names, reason = by_group(members.groups, members.signatures, shapes, test)
+        reason = reason or _reason(members, shapes, "group by group: no shape stands in two groups")
+    return dict(zip(keys, names, strict=True)) if names else None, reason
 
 
-def _by_order(members: Members, shapes: Mapping[str, Shape], test: ShapeTest) -> list[tuple[tuple[str, ...], str]]:
-    """Each assignment that keeps the model's order within the groups of a known rule; () for an ambiguous one."""
+def _by_order(members: Members, shapes: Mapping[str, Shape], test: ShapeTest) -> tuple[tuple[str, ...], str]:
+    """The names of one group's members in the model's order, () where there are none or several; and the reason."""
     keys = members.keys
-    at_places = _by_place(keys, members.signatures, shapes, test)
-    if at_places:
-        return [(at_places, "their places in the model")]
-    found: list[tuple[tuple[str, ...], str]] = []
-    for label, lists in partitions(shapes, [len(group) for group in members.groups]):
-        groups = [tuple(keys)] if len(lists) == 1 else members.groups
-        parts = [
-            _embed([members.signatures.get(key, ()) for key in group], names, shapes, test)
-            for group, names in zip(groups, lists, strict=True)
-        ]
-        if any(part is None for part in parts):
-            continue
-        sure = all(part or not group for part, group in zip(parts, groups, strict=True))
-        found.append((tuple(name for part in parts for name in part or ()) if sure else (), label))
-    return found
+    names = embed([members.signatures.get(key, ()) for key in keys], list(shapes), shapes, test)
+    if names is None:
+        return (), f"the shapes of {len(keys)} indices do not fit the model's {len(shapes)} parameters in order"
+    if not names:
+        return (), "more than one assignment of the model's parameters fits the order and the shapes"
+    return names, _reason(members, shapes, "in order")
 
 
 def _by_place(
@@ -137,57 +130,27 @@ def _by_place(
     return assigned if fit else ()
 
 
-def _embed(
-    wanted: Sequence[Signature], names: Sequence[str], shapes: Mapping[str, Shape], test: ShapeTest
-) -> tuple[str, ...] | None:
-    """The only way to find `wanted` among `names` in order; None where there is none, () where there are several.
-
-    The leftmost and the rightmost way are the same exactly where there is one way only.
-    """
-    left = _leftmost(wanted, names, shapes, test)
-    if left is None:
-        return None
-    right = _leftmost(wanted[::-1], names[::-1], shapes, test) or []
-    return tuple(left) if left == right[::-1] else ()
-
-
-def _leftmost(
-    wanted: Sequence[Signature], names: Sequence[str], shapes: Mapping[str, Shape], test: ShapeTest
-) -> list[str] | None:
-    found: list[str] = []
-    for name in names:
-        if len(found) < len(wanted) and test.fits(wanted[len(found)], shapes[name]):
-            found.append(name)
-    return found if len(found) == len(wanted) else None
-
-
-def _by_shape(
-    keys: Sequence[Key], signatures: Mapping[Key, Signature], shapes: Mapping[str, Shape], test: ShapeTest
-) -> list[tuple[tuple[str, ...], str]]:
-    """The assignment that shapes alone force: each index fits one parameter only, and no two the same."""
-    of_shape: dict[Shape, list[str]] = {}
-    for name, shape in shapes.items():
-        of_shape.setdefault(shape, []).append(name)
-    names_of: dict[Signature, list[str]] = {}
-    for signature in {signatures.get(key, ()) for key in keys}:
-        possible = test.shapes_for(signature)
-        among = of_shape if possible is None else possible & of_shape.keys()
-        names_of[signature] = [name for shape in among if test.fits(signature, shape) for name in of_shape[shape]]
-    choices = [names_of[signatures.get(key, ())] for key in keys]
-    if not all(choices):
-        return []
-    forced = tuple(choice[0] for choice in choices)
-    sure = all(len(choice) == 1 for choice in choices) and max(Counter(forced).values()) == 1
-    return [(forced if sure else (), "shape alone")]
-
-
-def _reason(members: Members, shapes: Mapping[str, Shape], label: str) -> str:
+def _by_shape(members: Members, shapes: Mapping[str, Shape], test: ShapeTest) -> tuple[tuple[str, ...], str]:
+    """The names that shapes alone force, each index fitting one parameter only, and no two the same; and the reason."""
     keys = members.keys
-    spoken = sum(1 for key in keys if members.signatures.get(key))
-    evidence = f"and the shapes of {spoken} with state" if spoken else "in number; no state tells their shapes"
-    of = f"{len(keys)} indices" if len(keys) == len(shapes) else f"{len(keys)} indices of {len(shapes)} parameters"
-    if label == "shape alone":
-        return f"each of {of} has a shape that one parameter of the model alone has"
-    if label == "order":
-        return f"{of} {evidence} fit the model's parameters in order"
-    return f"{of} {evidence} fit the model's parameters grouped by {label}"
+    of_shape = names_by_shape(shapes)
+    names_of = {
+        signature: fitting(signature, of_shape, test) for signature in {members.signatures.get(key, ()) for key in keys}
+    }
+    choices = [names_of[members.signatures.get(key, ())] for key in keys]
+    if not all(choices):
+        return (), f"the shapes of {len(keys)} indices do not fit the model's {len(shapes)} parameters"
+    forced = tuple(choice[0] for choice in choices)
+    if all(len(choice) == 1 for choice in choices) and max(Counter(forced).values()) == 1:
+        return forced, f"each of {_of(keys, shapes)} has a shape that one parameter of the model alone has"
+    return (), "the model's file does not keep the parameters' order, and several have the same shape"
+
+
+def _reason(members: Members, shapes: Mapping[str, Shape], how: str) -> str:
+    spoken = sum(1 for key in members.keys if members.signatures.get(key))
+    evidence = f"the shapes of {spoken} with state agree" if spoken else "no state tells their shapes"
+    return f"{_of(members.keys, shapes)} fit the model's parameters {how}; {evidence}"
+
+
+def _of(keys: Sequence[Key], shapes: Mapping[str, Shape]) -> str:
+    return f"{len(keys)} indices" if len(keys) == len(shapes) else f"{len(keys)} indices of {len(shapes)} parameters"

@@ -31,5 +31,6 @@ class OwnStore:
             convention=self.name,
             state=state,
             namings=tuple(naming for _ in state.optimizers),
+            optimizer_labels=("",) * len(state.optimizers),
             recorded_step="" if state.step is None else f"step {state.step} ({MANIFEST})",
         )

@@ -1,19 +1,23 @@
 """The parts that a checkpoint is sorted into, and the one way in which they become a training state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
 from ckptcheck.conventions import groups, rng
 from ckptcheck.conventions.entries import entries, merge
+from ckptcheck.conventions.flat_optimizer import is_flat, take_apart
+from ckptcheck.conventions.labels import item_places, optimizer_labels
+from ckptcheck.conventions.module_attributes import DESCRIPTION, module_entries
 from ckptcheck.conventions.progress import step_of
-from ckptcheck.conventions.weights import Weights, weights
+from ckptcheck.conventions.weights import Weights, is_module, weights
 from ckptcheck.conventions.wrappers import Stripper
 from ckptcheck.errors import UsageError
 from ckptcheck.state.checkpoint import Checkpoint, Naming
 from ckptcheck.state.raw import Raw, RawTree
 from ckptcheck.state.training_state import Entry, Optimizer, TrainingState
+from ckptcheck.state.tree import flatten
 
 PROGRESS: Final = "progress"
 """The section of epochs and steps: beside those that live objects have."""
@@ -82,6 +86,9 @@ def checkpoint(
     held = model or model_of(parts)
     extra = entries_of(parts.extra)
     merge(extra, {f"model.{path}": one for path, one in held.rest.items()})
+    described = (DESCRIPTION,) if is_module(parts.model) else ()
+    if described:
+        merge(extra, module_entries(parts.model))
     ready, namings = optimizers or _optimizers(parts, held, names, extra)
     states, strange = _generators(parts)
     merge(extra, strange)
@@ -108,10 +115,12 @@ def checkpoint(
         convention=convention,
         state=state,
         namings=namings,
+        optimizer_labels=_labels(parts, len(ready)),
         stripped=_stripped(parts, held),
         recorded_step=words,
         world_size=parts.world_size,
         unrecognised=tuple(parts.unrecognised),
+        descriptions=described,
         notes=tuple(parts.notes),
         models=parts.models,
     )
@@ -120,7 +129,10 @@ def checkpoint(
 def model_of(parts: Parts) -> Weights:
     """The model, with what its optimizers name taken for parameters."""
     optimized = {name for one in parts.optimizers.values() for name in groups.names_in(one)}
-    return weights(parts.model, ordered=parts.ordered, optimized=optimized)
+    found = weights(parts.model, ordered=parts.ordered, optimized=optimized)
+    further = {key: dict(flatten(one)) for key, one in parts.models.items() if isinstance(one, Mapping)}
+    beside = {*(name for names in further.values() for name in names)}
+    return replace(found, beside=beside | {f"{key}.{name}" for key, names in further.items() for name in names})
 
 
 def entries_of(trees: Mapping[str, Raw]) -> dict[str, Entry]:
@@ -133,7 +145,8 @@ def entries_of(trees: Mapping[str, Raw]) -> dict[str, Entry]:
 
 def _set_aside_strangers(parts: Parts) -> None:
     """What lies in an optimizer's place and is no state_dict of torch's form is kept as it is."""
-    for key in [key for key, one in parts.optimizers.items() if not groups.is_optimizer(one)]:
+    strangers = [key for key, one in parts.optimizers.items() if not (groups.is_optimizer(one) or is_flat(one))]
+    for key in strangers:
         parts.extra[key] = parts.optimizers.pop(key)
         parts.unrecognised.append(key)
 
@@ -144,39 +157,66 @@ def _stripped(parts: Parts, model: Weights) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*model.strip.found, *(part for found in own for part in found))))
 
 
+def _labels(parts: Parts, count: int) -> tuple[str, ...]:
+    return optimizer_labels(parts.optimizers) if len(parts.optimizers) == count else ("",) * count
+
+
 def _objects(trees: Mapping[str, Raw]) -> dict[str, Entry]:
-    """Entries of one object by path, of several with their place in front, as the store has them."""
-    several = len(trees) > 1
+    """Entries of one object by path; of several with their key in front, those of one list with their place.
+
+    The store has places, too.
+    """
+    places = item_places(trees)
     found: dict[str, Entry] = {}
-    for place, tree in enumerate(trees.values()):
-        merge(found, entries(tree, f"[{place}]" if several else ""))
+    for key, tree in trees.items():
+        merge(found, entries(tree, places.get(key, key) if len(trees) > 1 else ""))
     return found
 
 
 def names_of_each(parts: Parts, names: Sequence[str] | None) -> dict[str, Sequence[str] | None]:
     """The user's names that are each optimizer's, by its label. UsageError where they are too many or too few."""
-    if names is None or not parts.optimizers:
+    counts = {key: groups.member_count(one) for key, one in parts.optimizers.items() if groups.is_optimizer(one)}
+    if names is None or not counts:
         return dict.fromkeys(parts.optimizers)
-    counts = {key: groups.member_count(one) for key, one in parts.optimizers.items()}
     if len(names) != sum(counts.values()):
         raise UsageError(
             f"{len(names)} parameter names were given and the optimizers hold {sum(counts.values())} parameters: "
             "give one name for each, in the order of the param groups"
         )
     ends = list(accumulate(counts.values()))
-    return {key: names[end - counts[key] : end] for key, end in zip(counts, ends, strict=True)}
+    given = {key: names[end - counts[key] : end] for key, end in zip(counts, ends, strict=True)}
+    return {key: given.get(key) for key in parts.optimizers}
 
 
 def _optimizers(
     parts: Parts, model: Weights, names: Sequence[str] | None, extra: dict[str, Entry]
 ) -> tuple[tuple[Optimizer, ...], tuple[Naming, ...]]:
-    explained = []
+    found: list[tuple[Optimizer, Naming]] = []
     given = names_of_each(parts, names)
     for key, one in parts.optimizers.items():
+        if is_flat(one):
+            found.append(_flat_optimizer(key, one, parts, model, extra))
+            continue
         done = groups.explain_optimizer(one, model, given[key])
-        explained.append(done)
+        parts.notes.extend(f"{key} {said}" for said in done.notes)
+        found.append((done.optimizer, done.naming))
         merge(extra, entries_of({f"{key}.{path}": value for path, value in done.rest.items()}))
-    return tuple(one.optimizer for one in explained), tuple(one.naming for one in explained)
+    return tuple(optimizer for optimizer, _ in found), tuple(naming for _, naming in found)
+
+
+def _flat_optimizer(
+    key: str, value: Mapping[str, Raw], parts: Parts, model: Weights, extra: dict[str, Entry]
+) -> tuple[Optimizer, Naming]:
+    apart = take_apart(value, model)
+    strange = {f"{key}.{path}": one for path, one in apart.rest.items()}
+    merge(extra, entries_of(strange))
+    parts.unrecognised.extend(strange)
+    if apart.regrouped:
+        parts.notes.append(
+            f"{key} keeps hyperparameters for each parameter and no groups: parameters whose hyperparameters are equal "
+            "stand as one group"
+        )
+    return apart.optimizer, apart.naming
 
 
 def _generators(parts: Parts) -> tuple[dict[str, Entry], dict[str, Entry]]:

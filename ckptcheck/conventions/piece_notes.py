@@ -1,10 +1,10 @@
-"""What to know of a file that holds one rank's part of a checkpoint only."""
+"""What to know of a file that is one rank's part of a checkpoint, and of files that are not as they should be."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from ckptcheck.state.checkpoint import Checkpoint
-from ckptcheck.state.raw import RawTensor, Shard
+from ckptcheck.state.raw import RawTensor, RawTree, Shard
 from ckptcheck.state.training_state import Parameter
 
 FLAT_PARAMETER: Final = "_flat_param"
@@ -23,6 +23,12 @@ def piece_notes(checkpoint: Checkpoint) -> Iterator[str]:
         )
     if any(name.rpartition(".")[2] == FLAT_PARAMETER for name in checkpoint.state.parameters):
         yield "flat parameters hold several parameters each, whose names are not in the file"
+
+
+def defect_notes(raw: RawTree) -> Iterator[str]:
+    """One sentence for each thing that is wrong with the files and did not stop the reading."""
+    for one in raw.defects:
+        yield f"{one.file}: {one.said}" if one.file else one.said
 
 
 def _shard(parameter: Parameter) -> Shard | None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from ckptcheck.conventions import groups
+from ckptcheck.conventions.bulk import is_bulk
 from ckptcheck.conventions.files import by_stem, files_of, keeps_order
 from ckptcheck.conventions.parts import Parts, checkpoint
-from ckptcheck.conventions.sorting import is_scheduler, is_state_dict, sort_dict
+from ckptcheck.conventions.sorting import is_optimizer, is_scheduler, is_state_dict, sort_dict
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import Raw, RawTree
 from ckptcheck.state.tree import is_long_plain
@@ -29,13 +29,13 @@ class Plain:
 
 def sort_root(root: Raw, *, ordered: bool = True) -> Parts:
     """Sort a root value of any kind."""
+    if is_optimizer(root):
+        return Parts(optimizers={"optimizer": root}, ordered=ordered)
     if is_state_dict(root):
         return Parts(model=root, ordered=ordered)
-    if groups.is_optimizer(root):
-        return Parts(optimizers={"optimizer": root}, ordered=ordered)
     if is_scheduler(root):
         return Parts(schedulers={"scheduler": root}, ordered=ordered)
-    if isinstance(root, list | tuple) and not is_long_plain(root):
+    if isinstance(root, list | tuple) and not is_long_plain(root) and not is_bulk(root):
         root = {f"[{place}]": one for place, one in enumerate(root)}
     if isinstance(root, Mapping):
         return sort_dict(root, ordered=ordered)

@@ -52,6 +52,7 @@ class StableBaselines:
             key = stem(match[0])
             done.append(explain_optimizer(value, _owned(model, match["owner"], set(held)), given[key]))
             parts.extra.update({f"{key}.{path}": one for path, one in done[-1].rest.items()})
+            parts.notes.extend(f"{key} {said}" for said in done[-1].notes)
         ready = tuple(one.optimizer for one in done), tuple(one.naming for one in done)
         return checkpoint(raw, self.name, parts, names, optimizers=ready, model=model)
 

@@ -4,14 +4,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ckptcheck.conventions import groups, progress, rng
+from ckptcheck.conventions.bulk import Bulk, gathered
+from ckptcheck.conventions.flat_optimizer import is_flat, is_surely_flat
+from ckptcheck.conventions.labels import OPTIMIZER_KEYS
 from ckptcheck.conventions.parts import Parts, put
 from ckptcheck.conventions.weights import is_module
+from ckptcheck.conventions.words import is_number
 from ckptcheck.state.raw import Foreign, Raw, RawTensor
 from ckptcheck.state.tree import join
 
 MODEL_KEYS: Final = (
     "model", "state_dict", "model_state_dict", "module", "net", "network", "model_state", "weights", "params",
-    "net_state_dict", "network_state_dict", "model_dict", "policy", "module_state_dict",
+    "net_state_dict", "network_state_dict", "model_dict", "policy", "module_state_dict", "pytorch_model",
 )  # fmt: skip
 """Keys of the model that is trained; the first one that holds tensors is it."""
 EMA_KEYS: Final = frozenset(
@@ -21,9 +25,6 @@ EMA_KEYS: Final = frozenset(
         "swa_state_dict", "ema_params", "params_ema",
     }
 )  # fmt: skip
-OPTIMIZER_KEYS: Final = frozenset(
-    {"optimizer", "optimizer_state_dict", "optim", "optimizers", "optimizer_state", "opt"}
-)
 SCHEDULER_KEYS: Final = frozenset(
     {
         "scheduler", "lr_scheduler", "schedulers", "lr_schedulers", "scheduler_state_dict", "lr_scheduler_state_dict",
@@ -52,6 +53,9 @@ PROGRESS_HOLDERS: Final = frozenset(
 """Keys of a dict that has counters in it, beside other things. Not "config": its "step" may be a setting."""
 _SCALER_FIELDS: Final = frozenset({"scale", "growth_factor", "backoff_factor", "growth_interval"})
 _SCHEDULE_FIELDS: Final = ("base_lrs", "_schedulers", "_last_lr", "num_bad_epochs")
+_EXTRA_STATE: Final = "_extra_state"
+"""What `Module.get_extra_state` gives stands under this key."""
+_MODULE_NAMES: Final = frozenset({"weight", "bias"})
 _MAX_NESTING: Final = 4
 """How deep below the root parts are looked for: `{"app": {"model": ...}}` is 2."""
 
@@ -60,7 +64,10 @@ def sort_dict(root: Mapping[Any, Raw], *, ordered: bool = True) -> Parts:
     """Sort a dict of parts; `ordered` tells whether the file keeps the order of a dict's keys."""
     parts = Parts(ordered=ordered)
     models: dict[str, Raw] = {}
-    _sort(root, "", parts, models, _MAX_NESTING)
+    stands = gathered(root)
+    if isinstance(stands, Bulk):
+        return Parts(extra={"root": stands}, unrecognised=["root"], ordered=ordered)
+    _sort((root, stands), "", parts, models, _MAX_NESTING)
     _choose_model(parts, models)
     return parts
 
@@ -74,14 +81,34 @@ def is_state_dict(value: Raw) -> bool:
         return True
     if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value):
         return False
-    tensors = [one for one in value.values() if is_tensor(one)]
-    has_extent = any(one.spec is not None and one.spec.shape for one in tensors)
-    return 2 * len(tensors) > len(value) and has_extent and not rng.is_generators(value)
+    tensors = {key: one for key, one in value.items() if is_tensor(one)}
+    has_extent = any(one.spec is not None and one.spec.shape for one in tensors.values())
+    counted = len(value) - _bystanders(value, tensors)
+    return 2 * len(tensors) > counted and has_extent and not rng.is_generators(value)
+
+
+def is_optimizer(value: Raw) -> bool:
+    """Whether this is an optimizer's state_dict, nested or flattened."""
+    return groups.is_optimizer(value) or is_surely_flat(value)
 
 
 def is_tensor(value: Raw) -> bool:
-    """Whether this is a tensor, or one of several parts."""
-    return isinstance(value, RawTensor) or (isinstance(value, Foreign) and value.spec is not None)
+    """Whether this is a tensor, or one of several parts. A scalar of numpy's is a number."""
+    if isinstance(value, RawTensor):
+        return not is_number(value)
+    return isinstance(value, Foreign) and value.spec is not None
+
+
+def _bystanders(value: Mapping[str, Raw], tensors: Mapping[str, Raw]) -> int:
+    """How many values stand in a module's state_dict and are no tensors: its own extra state, and numbers.
+
+    Numbers only where a tensor has a name as a module gives it, and no counters: a sampler has a tensor and numbers.
+    """
+    own = {key for key in value if key not in tensors and key.rpartition(".")[2] == _EXTRA_STATE}
+    if not any("." in key or key in _MODULE_NAMES for key in tensors):
+        return len(own)
+    numbers = {key for key, one in value.items() if is_number(one) and not progress.is_counter(key, one)}
+    return len(own | numbers)
 
 
 def is_scheduler(value: Raw) -> bool:
@@ -96,22 +123,41 @@ def is_scaler(value: Raw) -> bool:
     return isinstance(value, Mapping) and set(value) >= _SCALER_FIELDS
 
 
-def _sort(root: Mapping[Any, Raw], path: str, parts: Parts, models: dict[str, Raw], depth: int) -> None:
+def _sort(trees: tuple[Raw, Raw], path: str, parts: Parts, models: dict[str, Raw], depth: int) -> None:
+    """Sort the values of a dict, which is given beside what `gathered` makes of it."""
+    root, stands = trees
     for key, value in root.items():
         here = join(path, key)
         word = key.lower() if isinstance(key, str) else ""
+        if isinstance(stands[key], Bulk):
+            _put_bulk(here, word, value, stands[key], parts)
+            continue
         if _known(here, word, value, parts, models):
             continue
         if depth and isinstance(value, Mapping) and (_holds_parts(value, depth - 1) or _holds_counters(word, value)):
-            _sort(value, here, parts, models, depth - 1)
+            _sort((value, stands[key]), here, parts, models, depth - 1)
         else:
             parts.unrecognised.append(put(parts.extra, here, value))
+
+
+def _put_bulk(here: str, word: str, value: Raw, bulk: Bulk, parts: Parts) -> None:
+    """What has no tensor and too many values to ask each of them what it is; only its own form and key tell."""
+    if is_optimizer(value):
+        put(parts.optimizers, here, value)
+    elif is_scheduler(value) or word in SCHEDULER_KEYS:
+        put(parts.schedulers, here, bulk)
+    elif word in DATA_KEYS:
+        put(parts.data, here, bulk)
+    elif word in RNG_KEYS:
+        parts.generators.setdefault(0, []).append(value)
+    else:
+        parts.unrecognised.append(put(parts.extra, here, bulk))
 
 
 def _known(here: str, word: str, value: Raw, parts: Parts, models: dict[str, Raw]) -> bool:
     """Put a value into the part that it belongs to; False where none claims it."""
     for is_kind, keys, into in (
-        (groups.is_optimizer, OPTIMIZER_KEYS, parts.optimizers),
+        (is_optimizer, OPTIMIZER_KEYS, parts.optimizers),
         (is_scheduler, SCHEDULER_KEYS, parts.schedulers),
         (is_scaler, SCALER_KEYS, parts.scalers),
     ):
@@ -158,6 +204,9 @@ def _put_known(here: str, value: Raw, keys: frozenset[str], into: dict[str, Raw]
     if value is None:
         put(parts.extra, here, None)
         return True
+    if keys is OPTIMIZER_KEYS and is_flat(value):
+        put(into, here, value)
+        return True
     if keys is OPTIMIZER_KEYS or not isinstance(value, Mapping | list):
         return False
     if isinstance(value, Mapping) and not _holds_parts(value, 1):
@@ -176,7 +225,7 @@ def _holds_models(value: Raw) -> bool:
 def _holds_parts(value: Mapping[Any, Raw], depth: int) -> bool:
     """Whether a dict has a model or an optimizer in it, so that it is a folder of parts."""
     return any(
-        groups.is_optimizer(one)
+        is_optimizer(one)
         or is_state_dict(one)
         or is_scheduler(one)
         or (depth > 0 and isinstance(one, Mapping) and _holds_parts(one, depth - 1))

@@ -21,13 +21,10 @@ class Stripper:
         """`names` tell the wrappers; `beside` are further names that must stay unlike."""
         self._names = [*dict.fromkeys(names)]
         every = {*self._names, *beside}
-        self._outermost = 0
         self.found: tuple[str, ...] = ()
         plain = [_inner(name) for name in self._names]
         wrapped = [name for name in plain if name not in BESIDE]
-        while wrapped and all(name.startswith(OUTERMOST) and name != OUTERMOST for name in wrapped):
-            wrapped = [name.removeprefix(OUTERMOST) for name in wrapped]
-            self._outermost += 1
+        self._outermost = min(map(_depth, wrapped), default=0)
         if len({self._strip(name) for name in every}) < len(every):
             self._outermost = 0
             self._names = []
@@ -42,9 +39,15 @@ class Stripper:
 
     def _strip(self, name: str) -> str:
         plain = _inner(name)
-        for _ in range(self._outermost):
-            plain = plain.removeprefix(OUTERMOST)
-        return plain
+        return plain[len(OUTERMOST) * min(_depth(plain), self._outermost) :]
+
+
+def _depth(name: str) -> int:
+    """How often `OUTERMOST` can be taken off a name's front so that something is left."""
+    end = 0
+    while name.startswith(OUTERMOST, end) and end + len(OUTERMOST) < len(name):
+        end += len(OUTERMOST)
+    return end // len(OUTERMOST)
 
 
 def _inner(name: str) -> str:

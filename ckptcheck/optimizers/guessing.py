@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ckptcheck.optimizers.row import Row
 from ckptcheck.optimizers.table import KEPT_BESIDE, OPTIMIZERS, SHARED_HYPERPARAMETERS
 from ckptcheck.state.training_state import Optimizer
+from ckptcheck.state.tree import ASIDES
 
 _PLACE = re.compile(r"\[\d+\]")
 
@@ -38,9 +39,16 @@ def guess(optimizer: Optimizer) -> Guess:
     return guess_from(values, state)
 
 
+def keeps_one_state(optimizer: Optimizer) -> bool:
+    """Whether its class keeps one state for all parameters, under the first (LBFGS)."""
+    rows = guess(optimizer).rows
+    return bool(rows) and all(row.whole_list for row in rows)
+
+
 def guess_from(hyperparameters: Mapping[str, object], state_keys: Collection[str]) -> Guess:
     """The class, from the paths and values of the groups' hyperparameters and the paths of the state's keys."""
-    own = {without_places(path) for path in hyperparameters} - SHARED_HYPERPARAMETERS
+    state_keys = [key for key in state_keys if not key.endswith(ASIDES)]
+    own = {without_places(path) for path in hyperparameters if not path.endswith(ASIDES)} - SHARED_HYPERPARAMETERS
     given = {**hyperparameters, **{without_places(path): value for path, value in hyperparameters.items()}}
     keys = {without_places(key).split("[")[0] for key in state_keys} - {""} - KEPT_BESIDE
     fitting = [row for row in OPTIMIZERS if _fits(row, given, keys)]

@@ -14,9 +14,13 @@ _SAYS_SHAPE: Final = frozenset({Kind.PARAMETER, Kind.STACKED, Kind.ROWS, Kind.CO
 
 
 class ShapeTest:
-    """Tells by the optimizer table whether state fits a parameter; `rows` are the classes that it can be."""
+    """Tells by the optimizer table whether state fits a parameter; `rows` are the classes that it can be.
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    `certain` says that it surely is one of these.
+    """
+
+    def __init__(self, rows: Iterable[Row], *, certain: bool = False) -> None:
+        self.certain = certain
         self._kinds: dict[str, set[Kind]] = {}
         for row in tuple(rows) or OPTIMIZERS:
             for key, kind in row.keys.items():

@@ -8,16 +8,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
-from ckptcheck.readers import folder_files as names
-from ckptcheck.readers.half_saves import check_saved_whole
-from ckptcheck.readers.pieces_sharded import read_pieces
-from ckptcheck.readers.rank_files import join_rank_files
+from ckptcheck.readers.folders import folder_files as names
+from ckptcheck.readers.folders.half_saves import check_saved_whole
+from ckptcheck.readers.folders.lost_parts import lost_parts
+from ckptcheck.readers.folders.rank_files import join_rank_files
+from ckptcheck.readers.folders.several import check_one_checkpoint
+from ckptcheck.readers.folders.sidecar import note, read_beside
+from ckptcheck.readers.folders.trackers import tag_of
 from ckptcheck.readers.reader import HEAD_BYTES, Head, Listing
-from ckptcheck.readers.safetensors_sharded import INDEX_SUFFIX, PIECES_FOLDER, ShardedFolder, read_set
-from ckptcheck.readers.sidecar import note, read_beside
+from ckptcheck.readers.safetensors.pieces_sharded import read_pieces
+from ckptcheck.readers.safetensors.safetensors_sharded import INDEX_SUFFIX, PIECES_FOLDER, ShardedFolder, read_set
 from ckptcheck.readers.source import inside
-from ckptcheck.readers.trackers import tag_of
-from ckptcheck.state.raw import Flaw, RawTree
+from ckptcheck.state.raw import Defect, Flaw, RawTree
 
 if TYPE_CHECKING:
     from ckptcheck.readers.reading import Reading
@@ -43,7 +45,9 @@ class Folder:
         files = dict(sorted(contents.files.items()))
         if not files and not reading.defects:
             raise _nothing(listing, contents.refused)
+        check_one_checkpoint(listing, files)
         check_saved_whole(listing, files, reading)
+        reading.defects += lost_parts(listing, files)
         files = join_rank_files(files, reading)
         return RawTree(
             path=reading.path,
@@ -150,6 +154,9 @@ class _Contents:
             self._refuse(label, trouble)
             return
         if tree is not None:
+            if label in self.files:  # a set of shards of this name
+                said = f"its shards stand beside {label}, which loaders take in their place: one is of another save"
+                self.reading.defects.append(Defect(Flaw.SHARD_SET, label + INDEX_SUFFIX, said))
             self.files[label] = tree
 
     def _refuse(self, label: str, trouble: CheckpointError) -> None:
@@ -172,9 +179,12 @@ class _Contents:
                     raise CheckpointError(f"{source}: more likely data than a part of a checkpoint")
                 self.files[label] = self.reading.content(source)
         except CheckpointError as trouble:
-            if isinstance(trouble, DamagedCheckpointError) and label.rpartition("/")[2] in names.STATE_JSON:
+            if label.rpartition("/")[2] not in names.STATE_JSON:
+                self.other.append(label)
+            elif isinstance(trouble, DamagedCheckpointError):
                 raise
-            self.other.append(label)
+            else:
+                note(self.reading, trouble, label)
 
     def _unknown(self, label: str) -> None:
         """A file whose name says nothing: taken in where its first bytes are those of a torch or safetensors file."""
@@ -207,7 +217,7 @@ def _left_out(listing: Listing) -> set[str]:
 
 
 def _own_kinds() -> list[Any]:
-    from ckptcheck.readers.run_folder import RunFolder
+    from ckptcheck.readers.folders.run_folder import RunFolder
     from ckptcheck.readers.table import FOLDER_READERS
 
     return [one for one in FOLDER_READERS if not isinstance(one, Folder | RunFolder | ShardedFolder)]

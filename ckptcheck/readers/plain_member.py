@@ -1,13 +1,11 @@
 """Stored bytes of formats that carry no checksum: all that can be verified is that they are there."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from ckptcheck.errors import CheckpointError
-from ckptcheck.readers.source import Source
+from ckptcheck.readers.source import Source, said_of
+from ckptcheck.readers.tensor_bytes import blocks
 from ckptcheck.state.raw import Defect, Flaw, Member
-
-BLOCK_BYTES: Final = 2**20
 
 
 def plain_member(source: Source, name: str) -> Member:
@@ -21,10 +19,9 @@ class _Reads:
     name: str
 
     def __call__(self) -> Defect | None:
-        block = memoryview(bytearray(min(BLOCK_BYTES, self.source.nbytes)))
         try:
-            for start in range(0, self.source.nbytes, BLOCK_BYTES):
-                self.source.read_into(start, block[: self.source.nbytes - start])
+            for _ in blocks(self.source):
+                pass
         except CheckpointError as trouble:
-            return Defect(Flaw.UNREADABLE, self.source.label, f"{self.name}: {trouble}")
+            return Defect(Flaw.UNREADABLE, self.source.label, f"{self.name}: {said_of(trouble, self.source.path)}")
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
-from ckptcheck.readers.rank_pieces import with_pieces
+from ckptcheck.readers.pickle.rank_pieces import with_pieces
 from ckptcheck.readers.reader import HEAD_BYTES, Head, Listing
 from ckptcheck.readers.source import FilePool, Source
 from ckptcheck.state.raw import Defect, Flaw, RawTree

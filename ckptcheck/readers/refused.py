@@ -1,11 +1,13 @@
 """Files that are no training checkpoints, and the sentence that says what they are instead."""
 
+import re
 from collections.abc import Collection
 from typing import Final
 
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
+from ckptcheck.readers.archives.zip_directory import LOCAL_MAGIC, open_zip
+from ckptcheck.readers.folders.folder_files import LEGACY_MAGIC, legacy_bytes_changed
 from ckptcheck.readers.reader import Head
-from ckptcheck.readers.zip_directory import LOCAL_MAGIC, open_zip
 
 _MAGICS: Final = (
     (b"\x89HDF\r\n\x1a\n", "is an HDF5 file, as Keras saves models: not a PyTorch checkpoint"),
@@ -39,6 +41,10 @@ _TORCHSCRIPT: Final = "is a TorchScript program (torch.jit.save): it holds a mod
 _EXPORTED: Final = "is an exported program (torch.export.save): it holds a model for inference, no training state"
 _KERAS: Final = "is a Keras model: not a PyTorch checkpoint"
 _ONNX_FIELDS: Final = frozenset({0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42})
+_OWN_NAME: Final = re.compile(
+    r".+\.(pt|pth|ckpt|safetensors)|(pytorch_model|adapter_model|optimizer|scheduler|training_args)(?![a-z]).*\.bin"
+)
+"""Names that only a checkpoint has: what lies there is damaged where it is nothing that is known."""
 _PRINTABLE: Final = frozenset({9, 10, 12, 13, 27, *range(32, 127), *range(128, 256)})
 
 
@@ -47,9 +53,17 @@ def refusal_of(head: Head) -> CheckpointError:
     start = head.start
     if start.startswith((LOCAL_MAGIC, b"PK\x05\x06")):
         return _zip_error(head)
-    said = next((words for magic, words in _MAGICS if start.startswith(magic)), None) or _by_looks(head)
-    if said.startswith("!"):
-        return DamagedCheckpointError(f"{head.source}: {said[1:]}")
+    gone = _what_is_gone(start) or _what_it_was(head)
+    if gone:
+        return DamagedCheckpointError(f"{head.source}: {gone}: take another copy")
+    said = next((words for magic, words in _MAGICS if start.startswith(magic)), None) or _by_looks(start)
+    if said is None:
+        begins = f"it begins with {start[:8].hex(' ')}"
+        if _OWN_NAME.fullmatch((head.source.label or head.source.path.name).rpartition("/")[2]):
+            return DamagedCheckpointError(
+                f"{head.source}: has the name of a checkpoint, and no checkpoint's bytes ({begins}): take another copy"
+            )
+        said = f"is no checkpoint of a kind that is known here; {begins}"
     return CheckpointError(f"{head.source}: {said}")
 
 
@@ -81,20 +95,50 @@ def _zip_error(head: Head) -> CheckpointError:
     return CheckpointError(f"{head.source}: is a zip archive with {some} and no checkpoint that is known here")
 
 
-def _by_looks(head: Head) -> str:
-    """What a file without a magic number looks like; "!" marks what was a checkpoint once, perhaps."""
-    start = head.start
+def _what_is_gone(start: bytes) -> str:
+    """What befell a file that says nothing of what it was; "" where it still says something."""
     if not start:
-        return "!is empty: the save died, or the copy; take another copy"
-    if not any(start):
-        return "!begins with zeros only: the disk was full, or the copy was cut off; take another copy"
+        return "is empty: the save died, or the copy"
+    return "" if any(start) else "begins with zeros only: the disk was full, or the copy was cut off"
+
+
+def _what_it_was(head: Head) -> str:
+    """What a file was before its first bytes changed; "" where nothing else in it says so."""
+    start = head.start
+    if len(start) < 8 and head.source.path.suffix == ".safetensors":
+        return f"has {len(start)} bytes, fewer than the smallest safetensors file: cut short"
+    wrong = legacy_bytes_changed(start)
+    if wrong:
+        return (
+            f"begins as a file that torch saved before 1.6 does, but for {wrong} of the first {len(LEGACY_MAGIC)} bytes"
+        )
+    if start[8:10] == b'{"':
+        length = int.from_bytes(start[:8], "little")
+        return f"has the header of a safetensors file, but promises {length} bytes of it: its first bytes have changed"
+    return (
+        "ends with the directory of a zip that torch saved: its first bytes have changed" if _ends_as_zip(head) else ""
+    )
+
+
+def _ends_as_zip(head: Head) -> bool:
+    """Whether the directory at the end is that of a file of torch's, and begins with the file itself."""
+    try:
+        members = open_zip(head.source).members
+    except CheckpointError:
+        return False
+    is_torch = any(name.endswith("/data.pkl") for name in members)
+    return is_torch and min(one.offset for one in members.values()) == 0
+
+
+def _by_looks(start: bytes) -> str | None:
+    """What a file without a magic number looks like; None where it looks like nothing."""
     if _is_text(start):
         return _text_kind(start)
     if start[:1] == b"\x08" and start[1:2] <= b"\x0c" and start[2:3] and start[2] in _ONNX_FIELDS:
         return "looks like an ONNX model: it holds a model for inference, no training state"
     if start[4:8] == b"TFL3":
         return "is a TensorFlow Lite model: not a PyTorch checkpoint"
-    return f"is no checkpoint of a kind that is known here; it begins with {start[:8].hex(' ')}"
+    return None
 
 
 def _is_text(start: bytes) -> bool:

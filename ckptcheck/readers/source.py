@@ -12,6 +12,8 @@ from ckptcheck.errors import CheckpointError, DamagedCheckpointError
 
 MAX_OPEN: Final = 64
 """Files that a pool keeps open at once."""
+MAX_SHOWN: Final = 200
+"""Characters of a name from a file that a message shows."""
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 _Seen = tuple[int, int, int, int]
@@ -60,9 +62,7 @@ class FilePool:
             except OSError:
                 now = None
             if now != seen:
-                raise DamagedCheckpointError(
-                    f"{path}: changed while it was read: wait until it is written, or read a copy"
-                )
+                raise _changed(path)
 
     def close(self) -> None:
         """Close all files; a later read opens them again."""
@@ -102,8 +102,12 @@ class FilePool:
             raise CheckpointError(f"{path}: is no regular file: give the path of a checkpoint file or folder")
         if self._seen.setdefault(path, _seen(status)) != _seen(status):
             os.close(descriptor)
-            raise DamagedCheckpointError(f"{path}: changed while it was read: wait until it is written, or read a copy")
+            raise _changed(path)
         return descriptor
+
+
+def _changed(path: Path) -> DamagedCheckpointError:
+    return DamagedCheckpointError(f"{path}: changed while it was read: wait until it is written, or read a copy")
 
 
 def _seen(status: os.stat_result) -> _Seen:
@@ -126,9 +130,7 @@ class Source:
     def read_into(self, start: int, buffer: memoryview) -> None:
         """Fill `buffer` from byte `start` on. DamagedCheckpointError where the window holds fewer bytes."""
         if start < 0 or start + len(buffer) > self.nbytes:
-            raise DamagedCheckpointError(
-                f"{self}: bytes {start} to {start + len(buffer)} were promised, {self.nbytes} are there: cut short"
-            )
+            raise self._too_short(start, len(buffer))
         count = self.pool.read_into(self.path, self.begin + start, buffer)
         if count < len(buffer):
             raise DamagedCheckpointError(f"{self}: ends {len(buffer) - count} bytes early: it was cut short meanwhile")
@@ -136,9 +138,7 @@ class Source:
     def read(self, start: int, length: int) -> bytes:
         """`length` bytes from byte `start` on; errors as `read_into`."""
         if start < 0 or length < 0 or start + length > self.nbytes:
-            raise DamagedCheckpointError(
-                f"{self}: bytes {start} to {start + length} were promised, {self.nbytes} are there: cut short"
-            )
+            raise self._too_short(start, length)
         content = bytearray(length)
         self.read_into(start, memoryview(content))
         return bytes(content)
@@ -150,13 +150,30 @@ class Source:
     def window(self, begin: int, nbytes: int) -> "Source":
         """A part of this window. DamagedCheckpointError where it reaches beyond."""
         if begin < 0 or nbytes < 0 or begin + nbytes > self.nbytes:
-            raise DamagedCheckpointError(
-                f"{self}: bytes {begin} to {begin + nbytes} were promised, {self.nbytes} are there: cut short"
-            )
+            raise self._too_short(begin, nbytes)
         return Source(self.pool, self.path, self.label, self.begin + begin, nbytes)
+
+    def _too_short(self, start: int, length: int) -> DamagedCheckpointError:
+        return DamagedCheckpointError(
+            f"{self}: bytes {start} to {start + length} were promised, {self.nbytes} are there: cut short"
+        )
 
     def __str__(self) -> str:
         return str(self.path)
+
+
+def quoted(name: str) -> str:
+    """A name from a file, of any length and any characters, as a message shows it."""
+    return repr(name if len(name) <= MAX_SHOWN else f"{name[:MAX_SHOWN]}...")
+
+
+def said_of(trouble: CheckpointError, path: Path) -> str:
+    """What an error says without the path that it begins with, for whoever names the place himself.
+
+    `path` is the file's that it came from; a folder or an archive around it may stand in its place.
+    """
+    said = str(trouble)
+    return next((said.removeprefix(f"{one}: ") for one in (path, *path.parents) if said.startswith(f"{one}: ")), said)
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -167,7 +184,7 @@ def inside(folder: Path, name: str) -> Path:
     """
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\0" in name or "\\" in name:
-        raise CheckpointError(f"{folder}: names the file {name!r}, which is not inside the folder: not followed")
+        raise CheckpointError(f"{folder}: names the file {quoted(name)}, which is not inside the folder: not followed")
     path = folder.joinpath(*parts)
     try:
         target, home = path.resolve(), folder.resolve()

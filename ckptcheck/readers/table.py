@@ -2,20 +2,20 @@
 
 from typing import Final
 
-from ckptcheck.readers.bare_pickle import BarePickle
-from ckptcheck.readers.dcp import Dcp
+from ckptcheck.readers.archives.tar_archive import GzipTar, TarArchive
+from ckptcheck.readers.archives.zip_archive import ZipArchive
+from ckptcheck.readers.dcp.dcp import Dcp
 from ckptcheck.readers.folder import Folder
+from ckptcheck.readers.folders.run_folder import RunFolder
+from ckptcheck.readers.folders.store_folder import StoreFolder
 from ckptcheck.readers.json_file import JsonFile
+from ckptcheck.readers.pickle.bare_pickle import BarePickle
 from ckptcheck.readers.reader import FileReader, FolderReader
-from ckptcheck.readers.run_folder import RunFolder
-from ckptcheck.readers.safetensors import Safetensors
-from ckptcheck.readers.safetensors_sharded import ShardedFolder, ShardIndex
-from ckptcheck.readers.store_folder import StoreFolder
-from ckptcheck.readers.tar_archive import GzipTar, TarArchive
-from ckptcheck.readers.torch_legacy import TorchLegacy
-from ckptcheck.readers.torch_tar import TorchTar
-from ckptcheck.readers.torch_zip import TorchZip
-from ckptcheck.readers.zip_archive import ZipArchive
+from ckptcheck.readers.safetensors.safetensors import Safetensors
+from ckptcheck.readers.safetensors.safetensors_sharded import ShardedFolder, ShardIndex
+from ckptcheck.readers.torch.torch_legacy import TorchLegacy
+from ckptcheck.readers.torch.torch_tar import TorchTar
+from ckptcheck.readers.torch.torch_zip import TorchZip
 
 FILE_READERS: Final[tuple[FileReader, ...]] = (
     TorchZip(),

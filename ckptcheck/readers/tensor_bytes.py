@@ -11,6 +11,8 @@ from ckptcheck.readers.source import Source
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+BLOCK_BYTES: Final = 1 << 20
+"""How much is read at once by whoever reads all there is."""
 SCRATCH_BYTES: Final = 1 << 20
 """How much of a storage is looked at at once to gather a view that is not row-major."""
 _GAP_BYTES: Final = 1 << 14
@@ -19,7 +21,7 @@ COMPONENT_BYTES: Final = {"complex128": 8, "complex64": 4, "complex32": 2}
 """Bytes that a byte order applies to, where that is not the whole element."""
 
 
-class Run(Protocol):
+class ByteRun(Protocol):
     """Bytes by position: a `Source`, a member of an archive, or memory. Several threads may read at once."""
 
     @property
@@ -32,7 +34,16 @@ class Run(Protocol):
         ...
 
 
-class LateSource(Run, Protocol):
+def blocks(run: ByteRun) -> Iterator[memoryview]:
+    """All bytes, `BLOCK_BYTES` at a time in one buffer; each block holds until the next is asked for."""
+    buffer = memoryview(bytearray(min(BLOCK_BYTES, run.nbytes)))
+    for start in range(0, run.nbytes, BLOCK_BYTES):
+        block = buffer[: run.nbytes - start]
+        run.read_into(start, block)
+        yield block
+
+
+class LateSource(ByteRun, Protocol):
     """A run that is one stretch of a file, known only when somebody reads it."""
 
     def located(self) -> Source:
@@ -87,7 +98,7 @@ class Gathered:
         swap: bytes that lie in reverse order; 1 where none do.
     """
 
-    run: Run
+    run: ByteRun
     begin: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]

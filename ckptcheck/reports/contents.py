@@ -76,7 +76,8 @@ def _dtypes(counts: Json) -> str:
 
 def _optimizer(sheet: Sheet, result: Result, one: Entry, full: bool) -> None:
     place = one.get("optimizer")
-    sheet.row(f"Optimizer {place}", f"{_class(one)}: {_state(one)}")
+    called = f"{words.scalar(label)}: " if (label := one.get("label")) else ""
+    sheet.row(f"Optimizer {place}", f"{_class(one)}: {_state(one)}", lead=called)
     if isinstance(naming := one.get("naming"), Mapping):
         sure = "names" if naming.get("certain") else "names (not certain)"
         lead = "no names" if naming.get("source") == "none" else sure
@@ -108,6 +109,8 @@ def _state(one: Entry) -> str:
     names = dict.fromkeys(re.sub(r"\[\d+\]", "[]", key) for key in keys) if isinstance(keys, dict) else {}
     kept = ", ".join(names) or "none"
     said = f"state of {one.get('with_state')} of {words.counted(_number(one.get('parameters')), 'parameter')} ({kept})"
+    if orphans := strings(one.get("orphans")):
+        said += f" and of {words.listed(list(orphans), _NAMES, '')}, in no group"
     steps = [step for step in _mappings(one.get("steps")) if step.get("step") is not None]
     if len(steps) == 1:
         return f"{said}, step {words.exact(steps[0].get('step'))}"
@@ -177,13 +180,15 @@ def _bloat(sheet: Sheet, storages: list[Entry], full: bool) -> None:
 
 def _everything(sheet: Sheet, result: Result) -> None:
     """Say every tensor and plain value, a line each."""
-    section = None
-    for one in [*entries_of(result, "tensors"), *entries_of(result, "values")]:
-        if one.get("section") != section:
-            section = one.get("section")
-            sheet.gap()
-            sheet.say(words.section(section), style="bold")
-        sheet.say(f"{named(one)}: {_told(one)}", lead="  ")
+    everything = [*entries_of(result, "tensors"), *entries_of(result, "values")]
+    present = dict.fromkeys(one.get("section") for one in everything)
+    sections = [one.get("section") for one in entries_of(result, "sections")]
+    for section in (section for section in dict.fromkeys((*sections, *present)) if section in present):
+        sheet.gap()
+        sheet.say(words.section(section), style="bold")
+        for one in everything:
+            if one.get("section") == section:
+                sheet.say(f"{named(one)}: {_told(one)}", lead="  ")
 
 
 def named(one: Entry) -> str:

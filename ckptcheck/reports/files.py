@@ -12,7 +12,7 @@ from ckptcheck.reports.sheet import Sheet
 
 _CHECKSUMS: Final = {
     "on": "all bytes carry checksums in",
-    "off": "no checksums in",
+    "off": "only parsed, no checksums in",
     "in part": "some bytes carry no checksum in",
 }
 
@@ -20,8 +20,17 @@ _CHECKSUMS: Final = {
 def headline(result: Result) -> str:
     """Return the weightiest finding, or that none fails the check."""
     if result.verdict is Verdict.PASS:
-        return "the files are whole" if not result.findings else "no finding fails the check"
+        return "no finding fails the check" if result.findings else _whole(result)
     return words.headline(result) if result.findings else "no rule could judge the files"
+
+
+def _whole(result: Result) -> str:
+    """Say that nothing is wrong, and no more than was held against checksums."""
+    if all(one.get("checksums") == "on" for one in entries_of(result, "files")):
+        return "the files are whole"
+    return (
+        f"no damage found; {'some bytes carry no checksum' if result.compared.bytes else 'no byte carries a checksum'}"
+    )
 
 
 def body(sheet: Sheet, result: Result, page: Page) -> None:
@@ -30,6 +39,7 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
     other_findings(sheet, result, full)
     if result.findings:
         sheet.gap()
+    checked(sheet, result)
     files = entries_of(result, "files")
     if layout := layout_in_words(result.parts.get("layout")):
         count = f", {words.counted(len(files), 'file')}" if len(files) > 1 else ""
@@ -41,8 +51,37 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
         if kind != "on" or full:
             names = [one.get("path") or "the file" for one in alike]
             sheet.row("", words.listed(names, None if full else 4), lead=f"{_CHECKSUMS.get(kind, kind)}: ")
+    behind(sheet, files)
     pickled(sheet, entries_of(result, "globals"), full)
     not_judged(sheet, result, full)
+
+
+def behind(sheet: Sheet, files: list[Entry]) -> None:
+    """Say which files have more bytes than belong to them; whoever loads them does not see these."""
+    label = "Not read"
+    for one in files:
+        nbytes = one.get("trailing_bytes")
+        if isinstance(nbytes, int):
+            sheet.row(
+                label, words.scalar(one.get("path")) or "the file", lead=f"{words.size(nbytes)} behind the end of "
+            )
+            label = ""
+
+
+def checked(sheet: Sheet, result: Result) -> None:
+    """Say which checkpoint was looked at, and where it was chosen from a run's, why this one."""
+    path, chosen = words.scalar(result.parts.get("path")), result.parts.get("chosen")
+    if not isinstance(chosen, dict):
+        sheet.row("Checked", path)
+        return
+    count, said = chosen.get("of"), words.scalar(chosen.get("reason"))
+    if isinstance(count, int) and count > 1:
+        joint = " of" if said == "the newest" else ", one of"
+        said = f"{said}{joint} {count}; name another to check it"
+    sheet.row("Checked", f"{path}, {said}")
+    skipped = chosen.get("skipped")
+    for one in skipped if isinstance(skipped, list) else []:
+        sheet.row("", words.scalar(one), lead="passed over: ")
 
 
 def layout_in_words(layout: object) -> str:

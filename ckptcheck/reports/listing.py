@@ -21,6 +21,11 @@ def render(result: Result) -> str:
     return "".join(f"{escaped(line)}\n" for _, line in sorted(lines))
 
 
+def unreadable(reason: str) -> str:
+    """Return the one line for a file that cannot be read: `git log -p` goes on to the next where there is no error."""
+    return f"unreadable: {escaped(reason)}\n"
+
+
 def _place(one: Entry) -> int:
     section = words.scalar(one.get("section"))
     return _ORDER.index(section) if section in _ORDER else len(_ORDER)

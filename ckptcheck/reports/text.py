@@ -36,7 +36,7 @@ def render(result: Result, page: Page) -> str:
         return sheet.text
     sheet.gap()
     _BODIES.get(result.command, _trajectory)(sheet, result, page)
-    return sheet.text
+    return sheet.text.rstrip("\n") + "\n"
 
 
 def _trajectory(sheet: Sheet, result: Result, page: Page) -> None:

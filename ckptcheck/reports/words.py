@@ -1,5 +1,7 @@
 """Numbers, places and verdicts in words; plain strings, not yet made safe for a terminal."""
 
+import math
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -160,6 +162,24 @@ def scalar(value: Json) -> str:
 def exact(value: Json) -> str:
     """Return a plain value so that two that differ look different: all digits of a float."""
     return repr(value) if isinstance(value, float) else scalar(value)
+
+
+def number(value: Json, dtype: Json) -> str:
+    """Return the number in a tensor of one element: as few digits as tell it from any other of its dtype."""
+    if not isinstance(value, float):
+        return exact(value)
+    short = repr(value)
+    if dtype == "float32" and math.isfinite(value):
+        nearby = (float(f"{value:.{digits}g}") for digits in range(1, 18))
+        short = repr(next(one for one in nearby if _as_float32(one) == value))
+    return short.removesuffix(".0") if value else short
+
+
+def _as_float32(value: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:  # fewer digits of the largest number can be more than it
+        return math.inf
 
 
 def spec(dtype: Json, shape: Json) -> str:

@@ -1,6 +1,6 @@
 """CK1: what is wrong with the files of one checkpoint."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -208,9 +208,18 @@ def _why_not(one: Rule[Files], files: Files) -> str:
     if lacking:
         return WHY_NOT["raw" if files.raw is None else lacking[0]]
     if "checked" in one.needs and files.raw is not None:
-        bare = [member for member in files.raw.members if not member.has_checksum and member.nbytes]
+        members = [one for one in files.raw.members if not one.has_checksum and one.nbytes]
+        bare = [(one.file or one.name, one.nbytes) for one in members]
+        bare += _only_parsed(files.raw, {one.file for one in files.raw.members})
         if bare:
-            total = sum(member.nbytes for member in bare)
-            where = [member.file or member.name for member in bare]
-            return f"{total} bytes carry no checksum: {names(where)}"
+            return f"{sum(nbytes for _, nbytes in bare)} bytes carry no checksum: {names(file for file, _ in bare)}"
     return ""
+
+
+def _only_parsed(raw: RawTree, held: Collection[str]) -> Iterator[tuple[str, int]]:
+    """Files of a checkpoint whose bytes are held against nothing, as JSON, and their sizes; `held` have members."""
+    for path, tree in raw.files.items():
+        if tree.files and tree.container not in ("zip", "tar"):
+            yield from _only_parsed(tree, held)
+        elif not tree.members and tree.nbytes and path not in held:
+            yield path, tree.nbytes

@@ -27,7 +27,7 @@ def stale_bytes(diff: CheckpointDiff) -> Iterator[Evidence]:
     Example: a save that keeps a reference to the state of an earlier step; a shard left over from the save before.
     Fix: look at how the optimizer state gets into the file; resume from a checkpoint whose moments moved.
     Limits: needs a step counter that advanced, or a weight that changed beside a recorded step that did. Moments
-    that are all zero are not told.
+    that are all zero are not told, and where weights, counters and moments are all equal nothing is.
     """
     advanced = _progress_advanced(diff)
     changed = {row.parameter for row in diff.rows if row.section == "model" and row.kind is Kind.CHANGED}
@@ -42,8 +42,9 @@ def stale_bytes(diff: CheckpointDiff) -> Iterator[Evidence]:
         ]
         if stale:
             yield Evidence(
-                f"optimizer {place} made updates between the two checkpoints, and all moments of "
-                f"{count(stale, 'parameter')} of {_with_moments(optimizer)} are equal byte for byte: {names(stale)}",
+                f"optimizer {place} made updates between the two checkpoints, and of the {_with_moments(optimizer)} "
+                f"parameters with moments {count(stale, 'parameter')} {'has' if len(stale) == 1 else 'have'} theirs "
+                f"unchanged, byte for byte: {names(stale)}",
                 Place(optimizer=place, parameter=stale[0]),
                 {"parameters": kept(stale), "count": len(stale), "of": _with_moments(optimizer)},
                 "look at how the optimizer state gets into the file: it is that of the earlier checkpoint",

@@ -47,10 +47,14 @@ class Checkpoint:
         convention: the writer: "hf-trainer", "accelerate", "lightning", "deepspeed", "store", ..., or "plain".
         state: the training state by parameter name. Entries of tensors have a `ref` and no digest.
         namings: one for each optimizer of the state.
+        optimizer_labels: one for each optimizer of the state: the file's own key for it ("optim_G", "optimizer_1"), ""
+            where it has one under a usual name, or a list of them.
         stripped: wrapper prefixes that were taken off names, as "module." or "_orig_mod.".
         recorded_step: the step in the file's own words, as "global_step 2 (trainer_state.json)"; "" without one.
         world_size: number of ranks that wrote it, None where the file does not say.
         unrecognised: paths of raw values that no part of the convention explains; they stand in section "extra".
+        descriptions: paths in section "extra" that describe the model and hold no training state (config.json):
+            they are not held against a checkpoint that has no such part.
         notes: what a reader should know, one sentence each.
         models: further weights beside the model, by name: `--left-section` can choose one ("ema", "discriminator").
     """
@@ -59,10 +63,12 @@ class Checkpoint:
     convention: str
     state: TrainingState
     namings: tuple[Naming, ...] = ()
+    optimizer_labels: tuple[str, ...] = ()
     stripped: tuple[str, ...] = ()
     recorded_step: str = ""
     world_size: int | None = None
     unrecognised: tuple[str, ...] = ()
+    descriptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     models: Mapping[str, Raw] = field(default_factory=dict)
 

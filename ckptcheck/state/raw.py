@@ -1,12 +1,13 @@
 """A checkpoint as its bytes say, before anybody asks who wrote it: nested plain values with lazy tensors as leaves.
 
 A raw value is None, a bool, int, float, complex, str or bytes; a list, tuple, dict, set or frozenset of raw values;
-a `RawTensor`; a `Foreign` object; or, both of them ordinary values to whoever does not ask, a `Named` or a `StateDict`.
+a `RawTensor`; a `Foreign` object; or, all of them ordinary values to whoever does not ask, a `Named`, `StateDict` or
+`Queue`.
 Readers see to it that a raw value is finite: it does not contain itself, is at most `MAX_RAW_DEPTH` deep and has at
 most `MAX_RAW_VALUES` values, counting one as often as it is reached.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +20,10 @@ Raw: TypeAlias = Any
 """A raw value."""
 
 MAX_RAW_DEPTH: Final = MAX_DEPTH
-MAX_RAW_VALUES: Final = 4_000_000
+MAX_UNFOLDED_DEPTH: Final = 2 * MAX_RAW_DEPTH
+"""An object that is taken apart counts for up to three levels where a raw value has two: see `Foreign.unfold`."""
+MAX_RAW_VALUES: Final = 1 << 20
+"""A number counts as much as a container, but for those of a long list of nothing else: see `readers.finite`."""
 
 
 class Named(str):
@@ -43,6 +47,16 @@ class StateDict(dict[Raw, Raw]):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.metadata: Raw = None
+
+
+class Queue(list[Raw]):
+    """A deque of a pickle that has a bound, `maxlen`. A list to whoever does not ask."""
+
+    __slots__ = ("maxlen",)
+
+    def __init__(self, items: Iterable[Raw] = (), maxlen: Raw = None) -> None:
+        super().__init__(items)
+        self.maxlen = maxlen
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +216,8 @@ class RawTree:
 
     Attributes:
         path: as the user gave it.
-        container: "torch-zip", "torch-legacy", "torch-tar", "pickle", "safetensors", "safetensors-sharded", "json",
-            "dcp", "folder", "zip", "tar" or "store".
+        container: "torch-zip", "torch-legacy", "torch-tar", "torch-sharded", "pickle", "safetensors",
+            "safetensors-sharded", "json", "dcp", "folder", "zip", "tar" or "store".
         root: the raw value. Of a folder or an archive: a dict of relative path (with "/") to the file's raw value.
         nbytes: size of all files.
         files: of a folder or an archive, each file's own tree by relative path.
@@ -225,17 +239,27 @@ class RawTree:
     facts: Mapping[str, Any] = field(default_factory=dict)
     check_unchanged: Callable[[], None] = lambda: None
 
+    @property
+    def layout(self) -> str:
+        """The container in a word: of a folder where only JSON lies beside one set of shards, that set's."""
+        held = [one for one in self.files.values() if one.container != "json"]
+        return held[0].container if len(held) == 1 and held[0].container.endswith("-sharded") else self.container
+
+
+_NO_CONTAINERS: Final = frozenset({bool, int, float, str, bytes, complex, type(None), Named})
+
 
 def tensors_in(value: Raw) -> Iterator[RawTensor]:
-    """Every tensor in a raw value, in order, one as often as it is reached."""
+    """Every tensor in a raw value, in order, those that it carries after each; one as often as it is reached."""
     waiting: list[Raw] = [value]
     while waiting:
         one = waiting.pop()
         if isinstance(one, RawTensor):
             yield one
+            waiting.append(one.attributes)
         elif isinstance(one, Foreign):
             waiting.append(one.unfold())
         elif isinstance(one, Mapping):
-            waiting.extend(reversed(list(one.values())))
-        elif isinstance(one, list | tuple | set | frozenset):
-            waiting.extend(reversed(list(one)))
+            waiting.extend(reversed([inner for inner in one.values() if type(inner) not in _NO_CONTAINERS]))
+        elif isinstance(one, list | tuple | set | frozenset) and not _NO_CONTAINERS.issuperset(map(type, one)):
+            waiting.extend(reversed([inner for inner in one if type(inner) not in _NO_CONTAINERS]))

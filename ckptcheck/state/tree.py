@@ -5,12 +5,20 @@ import math
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
 """Deeper nesting is taken as one opaque leaf."""
 MAX_SPLIT: Final = 32
 """Longer sequences of plain values are one leaf: a data order of 60,000 indices is one value, not 60,000."""
+
+CLASS: Final = "<class>"
+"""Last key of what is told of an object beside its content: its class, dtype and shape of a tensor of parts."""
+MAXLEN: Final = "<maxlen>"
+"""Last key of a queue's bound."""
+ASIDES: Final = (CLASS, MAXLEN)
+"""Last keys of what is no content: another format may not write it."""
 
 _DECIMAL_BITS: Final = 10_000
 """Python refuses to write larger integers in decimal."""
@@ -23,28 +31,82 @@ _PLAIN_OF: Final[dict[type, Callable[[Any], Any]]] = {
 """From an instance of a subclass to the plain value in it, whatever the subclass overrides."""
 
 
-def flatten(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """A value with more that is to be told of it, under its own path: what a tensor carries, the class of an object."""
+
+    value: Any
+    more: Mapping[str, Any]
+
+
+def flatten(tree: Any, path: str = "", depth: int = MAX_DEPTH) -> Iterator[tuple[str, Any]]:
     """Yield (path, leaf) in the tree's own order; dict keys join by dots, positions and other keys stand in brackets.
 
     A leaf is anything that is neither a mapping nor a list, tuple or deque, an empty container, or a long sequence
-    of plain values. The tree must not contain itself; below `MAX_DEPTH` levels a container is a leaf. No path comes
-    twice: where a key with a dot in it spells another leaf's path, the later one is marked with "(2)".
+    of plain values. The tree must not contain itself; below `depth` levels a container is a leaf. A mapping whose keys
+    are the positions of a list has them in braces. No path comes twice: where a key with a dot in it spells another
+    leaf's path, the one whose keys sort later is marked with "(2)", whatever the order of the tree.
     """
-    seen: dict[str, int] = {}
-    for found, leaf in _walk(tree, path, MAX_DEPTH):
-        count = seen[found] = seen.get(found, 0) + 1
-        yield found if count == 1 else f"{found} ({count})", leaf
+    leaves = list(_walk(tree, path, depth))
+    if len({found for found, _ in leaves}) == len(leaves):
+        yield from leaves
+        return
+    keys = _keys(tree, (path,), depth)
+    yield from zip(_marked([found for found, _ in leaves], list(keys)), (leaf for _, leaf in leaves), strict=True)
 
 
 def _walk(tree: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     if depth and isinstance(tree, Mapping) and tree:
+        as_positions = _are_positions(tree)
         for key, value in tree.items():
-            yield from _walk(value, join(path, key), depth - 1)
+            yield from _walk(value, f"{path}{{{key}}}" if as_positions else join(path, key), depth - 1)
     elif depth and isinstance(tree, list | tuple | deque) and tree and not is_long_plain(tree):
         for place, value in enumerate(tree):
             yield from _walk(value, f"{path}[{place}]", depth - 1)
+    elif isinstance(tree, Beside):
+        yield from _walk(tree.value, path, depth)
+        for key, value in tree.more.items():
+            yield from _walk(value, join(path, key), max(depth - 1, 0))
     else:
         yield path, tree
+
+
+def _are_positions(tree: Mapping[Any, Any]) -> bool:
+    """Whether a mapping's keys are 0, 1, ... as a list's positions are."""
+    return type(next(iter(tree))) is int and all(type(key) is int and 0 <= key < len(tree) for key in tree)
+
+
+def _keys(tree: Any, above: tuple[str, ...], depth: int) -> Iterator[tuple[str, ...]]:
+    """The keys above each leaf, as texts, in the order of `_walk`."""
+    if depth and isinstance(tree, Mapping) and tree:
+        for key, value in tree.items():
+            yield from _keys(value, (*above, canonical(key)), depth - 1)
+    elif depth and isinstance(tree, list | tuple | deque) and tree and not is_long_plain(tree):
+        for place, value in enumerate(tree):
+            yield from _keys(value, (*above, f"[{place}]"), depth - 1)
+    elif isinstance(tree, Beside):
+        yield from _keys(tree.value, above, depth)
+        for key, value in tree.more.items():
+            yield from _keys(value, (*above, f"<{key}>"), max(depth - 1, 0))
+    else:
+        yield above
+
+
+def _marked(paths: list[str], keys: list[tuple[str, ...]]) -> list[str]:
+    """Paths of which none comes twice; those whose keys sort first stay as they are."""
+    taken = set(paths)
+    counts: dict[str, int] = {}
+    marked = list(paths)
+    for place in sorted(range(len(paths)), key=lambda place: keys[place]):
+        path = paths[place]
+        count = counts.get(path, 0) + 1
+        while count > 1 and f"{path} ({count})" in taken:
+            count += 1
+        counts[path] = count
+        if count > 1:
+            marked[place] = f"{path} ({count})"
+            taken.add(marked[place])
+    return marked
 
 
 def join(path: str, key: Any) -> str:
@@ -56,7 +118,7 @@ def join(path: str, key: Any) -> str:
 
 def is_long_plain(sequence: list[Any] | tuple[Any, ...] | deque[Any]) -> bool:
     """Whether a sequence is long and holds plain values only, so that it is one leaf."""
-    return len(sequence) > MAX_SPLIT and all(isinstance(value, _PLAIN) for value in sequence)
+    return len(sequence) > MAX_SPLIT and all(issubclass(kind, _PLAIN) for kind in set(map(type, sequence)))
 
 
 def is_plain(value: Any) -> bool:

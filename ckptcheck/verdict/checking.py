@@ -1,11 +1,11 @@
 """One checkpoint's files, verified and judged."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
 from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, NotJudged, Result, Verdict
@@ -42,9 +42,10 @@ def check_files(
     except DamagedCheckpointError as error:
         trouble = error
     verified = verify_members(raw, progress) if raw is not None else Verified()
+    convention, defects = _explained(raw) if raw is not None else (None, ())
     if raw is not None:
         raw.check_unchanged()
-    findings, not_judged = judge_files(raw, trouble, verified.defects, select, ignore)
+    findings, not_judged = judge_files(raw, trouble, (*verified.defects, *defects), select, ignore)
     return Result(
         command="check",
         verdict=_verdict(raw, findings, _some_rule_judged(not_judged, select, ignore), fail_on),
@@ -52,12 +53,36 @@ def check_files(
         findings=findings,
         not_judged=not_judged,
         parts={
-            "path": str(path),
-            "layout": {"container": raw.container, "convention": None} if raw is not None else None,
+            "path": str(raw.path) if raw is not None else str(path),
+            "chosen": _chosen(raw) if raw is not None else None,
+            "layout": {"container": raw.layout, "convention": convention} if raw is not None else None,
             "files": files_part(raw) if raw is not None else [],
             "globals": globals_part(raw) if raw is not None else [],
         },
     )
+
+
+def _chosen(raw: RawTree) -> dict[str, Json] | None:
+    """Why this checkpoint of a run, of how many, and which newer ones are not whole; None where it was named."""
+    if "chosen" not in raw.facts:
+        return None
+    return {
+        "reason": raw.facts["reason"],
+        "of": raw.facts["of"],
+        "skipped": [*raw.facts.get("skipped", ())],
+    }
+
+
+def _explained(raw: RawTree) -> tuple[str | None, tuple[Defect, ...]]:
+    """Who wrote it, and where its parts do not fit each other: where it has defects, that is no news."""
+    from ckptcheck.conventions.explaining import explain
+
+    try:
+        return explain(raw).convention, ()
+    except DamagedCheckpointError as trouble:
+        if raw.defects:
+            return None, ()
+        return None, (Defect(Flaw(trouble.flaw), "", str(trouble).removeprefix(f"{raw.path}: ")),)
 
 
 def verify_members(raw: RawTree, progress: Progress | None = None) -> Verified:
@@ -100,20 +125,48 @@ class _Tally:
 
 
 def files_part(raw: RawTree) -> list[Json]:
-    """One row a file: its size, its container and whether its bytes carry checksums; slices of DCP are one row."""
+    """One row a file: its size, its container and whether its bytes carry checksums."""
+    trailing = dict(_trailing(raw))
     carries: dict[str, list[Member]] = {}
     for member in raw.members:
         carries.setdefault(member.file, []).append(member)
-    trees = {"": raw} if not raw.files or raw.container == "dcp" else raw.files
     return [
         {
             "path": path,
-            "bytes": tree.nbytes,
-            "container": tree.container,
-            "checksums": _said([one.has_checksum for one in carries.get(path) or tree.members if one.nbytes]),
+            "bytes": nbytes,
+            "container": container,
+            "checksums": _said([one.has_checksum for one in carries.get(path) or members if one.nbytes]),
+            **({"trailing_bytes": trailing[path]} if trailing.get(path) else {}),
         }
-        for path, tree in trees.items()
+        for path, nbytes, container, members in _files(raw, "")
     ]
+
+
+def _trailing(tree: RawTree, path: str = "") -> Iterator[tuple[str, int]]:
+    """Of each file that says so, how many bytes are behind its end."""
+    yield path, tree.facts.get("trailing_bytes", 0)
+    for label, inner in tree.files.items():
+        yield from _trailing(inner, label)
+
+
+_File: TypeAlias = tuple[str, int, str, Sequence[Member]]
+
+
+def _files(tree: RawTree, path: str) -> Iterator[_File]:
+    """Path, bytes, container and members of each file: those of an archive within are one, slices of DCP are not."""
+    if tree.container == "dcp":
+        slices: dict[str, list[Member]] = {}
+        for member in tree.members:
+            slices.setdefault(member.file, []).append(member)
+        for file, held in slices.items():
+            if file not in tree.files:
+                yield file, sum(one.nbytes for one in held), "dcp", held
+    is_one_file = not tree.files or (path and tree.container in ("zip", "tar"))
+    if is_one_file and tree.container != "dcp":
+        yield path, tree.nbytes, tree.container, tree.members
+        return
+    for label, inner in tree.files.items():
+        yield from _files(inner, label)
 
 
 def _said(carries: Sequence[bool]) -> str:

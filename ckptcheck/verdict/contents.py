@@ -1,12 +1,16 @@
 """What a checkpoint holds, as one list: every tensor and plain value with its section, name and group."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import CONTENT_SECTIONS, section_of
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.tensor import TensorRef, TensorSpec
-from ckptcheck.state.training_state import Entry, Optimizer
+from ckptcheck.state.training_state import Entry, Optimizer, Scalar
+
+_NAN: Final = re.compile(r"nan:[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,11 @@ def _of_optimizer(place: int, optimizer: Optimizer) -> Iterator[Item]:
     for name, state in optimizer.state.items():
         for key, entry in state.items():
             yield Item("optimizer", name, key, entry, place, group_of.get(name))
+
+
+def in_result(value: Scalar | None) -> Scalar | None:
+    """A plain value as results tell it: a NaN, which is kept with its bits to tell it from others, is "nan"."""
+    return "nan" if isinstance(value, str) and _NAN.fullmatch(value) else value
 
 
 def groups_by_member(optimizer: Optimizer) -> dict[str, int]:

@@ -14,7 +14,7 @@ from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import Danger, RawTensor, RawTree
 from ckptcheck.state.scalars import number_in
 from ckptcheck.state.training_state import Entry
-from ckptcheck.verdict.contents import Item, items_of
+from ckptcheck.verdict.contents import Item, in_result, items_of
 from ckptcheck.verdict.digests import CHUNK_BYTES, content_digest, text_digest
 from ckptcheck.verdict.lacking import held, lacking
 from ckptcheck.verdict.optimizers import groups_part, optimizers_part
@@ -78,7 +78,7 @@ def described(checkpoint: Checkpoint, *, digests: bool = False, progress: Progre
 
 def layout_of(checkpoint: Checkpoint) -> dict[str, Json]:
     """How the bytes lie, and who wrote them."""
-    return {"container": checkpoint.raw.container, "convention": checkpoint.convention}
+    return {"container": checkpoint.raw.layout, "convention": checkpoint.convention}
 
 
 def globals_part(raw: RawTree) -> list[Json]:
@@ -211,7 +211,7 @@ def _value(item: Item) -> Json:
 
 
 def _shown(entry: Entry) -> tuple[Json, str | None]:
-    value = entry.value
+    value = in_result(entry.value)
     if isinstance(value, str) and len(value) > MAX_TEXT:
         return f"{value[: MAX_TEXT - 3]}...", text_digest(value)
     return value, None

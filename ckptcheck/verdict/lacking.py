@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ckptcheck.state.training_state import TrainingState
+from ckptcheck.optimizers.guessing import keeps_one_state
+from ckptcheck.state.training_state import Optimizer, TrainingState
 from ckptcheck.verdict.contents import Item
 
 _GENERATORS: Final = ("torch", "numpy", "python")
@@ -25,13 +26,21 @@ def held(state: TrainingState, sections: Mapping[str, Sequence[Item]]) -> list[s
     if state.parameters or state.buffers:
         said.append(f"{_count(len(state.parameters), 'parameter')}, {_count(len(state.buffers), 'buffer')}")
     for place, optimizer in enumerate(state.optimizers):
-        members = {member for group in optimizer.groups for member in group.members} or set(optimizer.state)
-        kept = sum(1 for entries in optimizer.state.values() if entries)
-        said.append(f"state of {kept} of {_count(len(members), 'parameter')} in optimizer {place}")
+        said.append(f"{_state_of(optimizer)} in optimizer {place}")
     said += [words for section, words in _CALLED.items() if sections.get(section)]
     if state.rng:
         said.append(f"generators {', '.join(state.rng)}")
     return said
+
+
+def _state_of(optimizer: Optimizer) -> str:
+    """How many of the groups' members have state, and how much there is beside."""
+    members = {member for group in optimizer.groups for member in group.members} or set(optimizer.state)
+    kept = {name for name, entries in optimizer.state.items() if entries}
+    if len(kept) == 1 < len(members) and keeps_one_state(optimizer):
+        return f"one state for {_count(len(members), 'parameter')}"
+    stray = f" and of {len(kept - members)} in no group" if kept - members else ""
+    return f"state of {len(kept & members)} of {_count(len(members), 'parameter')}{stray}"
 
 
 def lacking(state: TrainingState, sections: Mapping[str, Sequence[Item]]) -> list[str]:

@@ -8,10 +8,14 @@ from ckptcheck.finding import Json
 from ckptcheck.optimizers.guessing import guess
 from ckptcheck.state.checkpoint import Checkpoint, Naming
 from ckptcheck.state.training_state import Entry, Optimizer
+from ckptcheck.verdict.contents import in_result
 
 
 def optimizers_part(checkpoint: Checkpoint, counters: Mapping[int, Any]) -> list[Json]:
-    """One row an optimizer: its class as far as it can be told, what it keeps, where names come from, its step."""
+    """One row an optimizer: its class as far as it can be told, what it keeps, where names come from, its step.
+
+    `label` is the file's word for it; `orphans` are parameters with state that are in none of its groups.
+    """
     return [_row(checkpoint, place, one, counters) for place, one in enumerate(checkpoint.state.optimizers)]
 
 
@@ -30,14 +34,18 @@ def groups_part(checkpoint: Checkpoint, counters: Mapping[int, Any]) -> list[Jso
 
 
 def _row(checkpoint: Checkpoint, place: int, optimizer: Optimizer, counters: Mapping[int, Any]) -> Json:
+    label = checkpoint.optimizer_labels[place] if place < len(checkpoint.optimizer_labels) else ""
     keys = Counter(key for entries in optimizer.state.values() for key in entries)
     members = {member for group in optimizer.groups for member in group.members if member is not None}
+    members = members or set(optimizer.state)
     return {
         "optimizer": place,
+        "label": label or None,
         **_class_of(optimizer),
         "groups": len(optimizer.groups),
-        "parameters": len(members | set(optimizer.state)),
-        "with_state": sum(1 for entries in optimizer.state.values() if entries),
+        "parameters": len(members),
+        "with_state": sum(1 for name, entries in optimizer.state.items() if entries and name in members),
+        "orphans": [name for name, entries in optimizer.state.items() if entries and name not in members],
         "state_keys": dict(keys),
         "steps": [{"step": step, "parameters": count} for step, count in _steps(optimizer, counters)],
         "naming": naming_part(checkpoint.namings[place]) if place < len(checkpoint.namings) else None,
@@ -72,5 +80,5 @@ def _steps(optimizer: Optimizer, counters: Mapping[int, Any]) -> Iterator[tuple[
 
 
 def _told(entry: Entry, counters: Mapping[int, Any]) -> Json:
-    value: Json = entry.value if entry.value is not None else counters.get(id(entry))
+    value: Json = in_result(entry.value) if entry.value is not None else counters.get(id(entry))
     return f"tensor {entry.spec}" if value is None and entry.spec is not None else value

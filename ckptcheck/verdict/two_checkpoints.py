@@ -1,29 +1,30 @@
 """Two checkpoints of any formats, compared by content and, where findings gate, judged."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from ckptcheck.comparison.checkpoint_diff import CONTENT_SECTIONS, CheckpointDiff, DiffOptions, Row, SectionSummary
+from ckptcheck.comparison.checkpoint_diff import (
+    CONTENT_SECTIONS,
+    CheckpointDiff,
+    DiffOptions,
+    OptimizerPair,
+    SectionSummary,
+)
+from ckptcheck.comparison.outcomes import COMPUTED
 from ckptcheck.errors import UsageError
 from ckptcheck.finding import FAIL_ON, Finding, Json, NotJudged, Result, Verdict
 from ckptcheck.progress import Progress
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import RawTree
-from ckptcheck.state.training_state import Entry
 from ckptcheck.verdict.checking import verify_members
-from ckptcheck.verdict.inspection import MAX_TEXT, layout_of
+from ckptcheck.verdict.difference_rows import difference_rows
+from ckptcheck.verdict.inspection import layout_of
 
-NUMBERS: Final = (
-    "differing", "numel", "first_at", "max_abs", "max_abs_at", "rel_l2", "max_ulp", "median_ulp", "sign_flips", "nan",
-    "inf", "signed_zeros", "nan_payloads", "rounded_through",
-)  # fmt: skip
-"""What is measured of two tensors, by the names of a `TensorDifference`."""
 GATES: Final = ("content", "findings")
-ROLES: Final = ("param", "buffer", "grad", "state", "hyper", *CONTENT_SECTIONS)
-"""What a tolerance can be given for: kinds of tensors and values, and sections."""
+ROLES: Final = ("param", "buffer", "grad", "state", "hyper", *(one for one in CONTENT_SECTIONS if one != "rng"))
+"""What a tolerance can be given for: kinds of tensors and values, and sections; a generator is as it was, or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +98,17 @@ def result_of(diff: CheckpointDiff, options: DiffOptions, gate: Gate, judged: Ju
         "left": _side(diff.left, options.left_section),
         "right": _side(diff.right, options.right_section),
         "identical_content": identical,
-        "identical_content_different_container": identical and diff.left.raw.container != diff.right.raw.container,
+        "identical_content_different_container": identical and diff.left.raw.layout != diff.right.raw.layout,
         "unread": diff.unread,
         "gate": gate.by,
         "statistics": options.statistics,
         "tolerance": _tolerance(options),
         "cast": {"dtype": diff.cast, "equal": diff.cast_equal} if diff.cast else None,
+        "optimizers": [_optimizer(one) for one in diff.optimizers],
         "paired_by": [*diff.paired_by],
         "sections": [_section(one) for one in diff.summaries],
         "groups": [asdict(one) for one in diff.regrouped],
-        "differences": [difference_row(row) for row in diff.rows],
+        "differences": difference_rows(diff),
         "not_compared": [*diff.not_compared],
         "notes": [*diff.notes],
     }
@@ -123,28 +125,6 @@ def result_of(diff: CheckpointDiff, options: DiffOptions, gate: Gate, judged: Ju
 def something_compared(diff: CheckpointDiff) -> bool:
     """Whether any tensor or value was on both sides, or any that is on one side only was told."""
     return bool(diff.rows) or any(one.tensors or one.values for one in diff.summaries)
-
-
-def difference_row(row: Row) -> dict[str, Json]:
-    """One entry of `differences`: every key is always there, null where it does not apply."""
-    measured: Mapping[str, Any] = asdict(row.difference) if row.difference is not None else {}
-    numbers: dict[str, Json] = {name: _plain(measured.get(name)) for name in NUMBERS}
-    left, right = _values(row.left, row.right)
-    return {
-        "section": row.section,
-        "parameter": row.parameter,
-        "key": row.key,
-        "kind": row.kind.value,
-        "optimizer": row.optimizer,
-        **numbers,
-        "group": row.group,
-        "beyond": row.beyond,
-        "other": row.other or None,
-        "left": left,
-        "right": right,
-        **_spec("left", row.left),
-        **_spec("right", row.right),
-    }
 
 
 def _verdict(diff: CheckpointDiff, gate: Gate, judged: Judged) -> Verdict:
@@ -201,7 +181,20 @@ def _tolerance(options: DiffOptions) -> Json:
     roles: dict[str, Json] = {
         role: {"rtol": rtol, "atol": atol} for role, (rtol, atol) in sorted(options.tolerances.items())
     }
-    return {"rtol": options.rtol, "atol": options.atol, "roles": roles}
+    applies: list[Json] = [*COMPUTED] if options.rtol or options.atol else []
+    return {"rtol": options.rtol, "atol": options.atol, "applies_to": applies, "roles": roles}
+
+
+def _optimizer(one: OptimizerPair) -> Json:
+    """Its number in rows, where it stands and what it is called on each side; null on a side that lacks it."""
+    return {
+        "optimizer": one.optimizer,
+        "left": one.left,
+        "right": one.right,
+        "left_label": one.left_label or None,
+        "right_label": one.right_label or None,
+        "paired_by": one.paired_by or None,
+    }
 
 
 def _section(one: SectionSummary) -> Json:
@@ -215,31 +208,3 @@ def _section(one: SectionSummary) -> Json:
         "removed": one.removed,
         "tolerated": one.tolerated,
     }
-
-
-def _plain(value: Any) -> Json:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _spec(side: str, entry: Entry | None) -> dict[str, Json]:
-    spec = entry.spec if entry is not None else None
-    shape: Json = [*spec.shape] if spec is not None else None
-    return {f"{side}_dtype": spec.dtype if spec is not None else None, f"{side}_shape": shape}
-
-
-def _values(left: Entry | None, right: Entry | None) -> tuple[Json, Json]:
-    """Both values; of long texts the part around the first character that differs."""
-    values = [entry.value if entry is not None else None for entry in (left, right)]
-    texts = [value for value in values if isinstance(value, str)]
-    if not any(len(text) > MAX_TEXT for text in texts):
-        return values[0], values[1]
-    apart = (place for place, (one, other) in enumerate(zip(*texts, strict=False)) if one != other)
-    begin = max(0, next(apart, 0) - MAX_TEXT // 4) if len(texts) == 2 else 0
-    return _window(values[0], begin), _window(values[1], begin)
-
-
-def _window(value: Json, begin: int) -> Json:
-    if not isinstance(value, str):
-        return value
-    shown = value[begin : begin + MAX_TEXT]
-    return f"{'...' if begin else ''}{shown}{'...' if begin + MAX_TEXT < len(value) else ''}"

@@ -134,3 +134,16 @@ def test_textconv_prints_the_listing_and_nothing_else(ckptcheck):
 
 def test_a_result_without_findings_never_fails_by_severity(ckptcheck):
     assert ckptcheck("diff", "a", "b", verbs=FakeVerbs(Result("diff", Verdict.PASS))).exit_code == 0
+
+
+def test_what_cannot_be_read_is_a_line_of_textconv_alone(ckptcheck, tmp_path):
+    path = tmp_path / "cut.safetensors"
+    path.write_bytes(b"\xff\0")
+    listed = ckptcheck("inspect", str(path), "--textconv", verbs=None)
+    assert (listed.exit_code, listed.stderr) == (0, "")
+    assert listed.stdout.startswith("unreadable: has 2 bytes")
+    assert listed.stdout.count("\n") == 1
+    plain = ckptcheck("inspect", str(path), verbs=None)
+    assert (plain.exit_code, plain.stdout) == (2, "")
+    absent = ckptcheck("inspect", str(tmp_path / "absent.pt"), "--textconv", verbs=None)
+    assert (absent.exit_code, absent.stdout) == (2, "")

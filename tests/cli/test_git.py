@@ -61,3 +61,20 @@ def test_a_checkpoint_that_is_new_is_told_in_one_line(repository):
     done = git(repository, "difftool", "-y", "-x", f"{COMMAND} diff", "--", "new.pt")
     assert done.stderr.startswith("ckptcheck: error: ")
     assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_file_is_one_line_and_git_goes_on(repository):
+    git(repository, "commit", "-q", "-a", "-m", "second")
+    path = repository / "last.pt"
+    path.write_bytes(path.read_bytes()[:-100])
+    git(repository, "commit", "-q", "-a", "-m", "third")
+    torch.save({"model": {"fc.bias": torch.ones(2)}, "epoch": 5}, path)
+    git(repository, "commit", "-q", "-a", "-m", "fourth")
+    done = git(repository, "log", "-p", "--no-color", "--unified=0", "--", "last.pt")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    told = [line for line in done.stdout.splitlines() if "unreadable" in line]
+    said = "unreadable: begins as a zip archive and has no directory at its end: cut short, take another copy"
+    assert told == [f"-{said}", f"+{said}"]
+    assert "+progress epoch: 5" in done.stdout
+    assert "+progress epoch: 3" in done.stdout

@@ -70,6 +70,8 @@ def checkpoint(
     ties: Mapping[str, Sequence[str]] | None = None,
     gradients: Mapping[str, Any] | None = None,
     unnamed: bool = False,
+    naming: Naming | None = None,
+    labels: Sequence[str] = (),
     step: int | None = None,
     models: Mapping[str, Raw] | None = None,
     rng: Mapping[str, Any] | None = None,
@@ -96,9 +98,10 @@ def checkpoint(
         modes=modes or {},
     )
     source = NameSource.NONE if unnamed else NameSource.PARAM_NAMES
-    naming = Naming(source, certain=not unnamed, reason="")
+    naming = naming or Naming(source, certain=not unnamed, reason="")
     raw = RawTree(Path("memory"), "pickle", {}, 0)
-    return Checkpoint(raw, "plain", state, tuple(naming for _ in optimizers), models=models or {})
+    namings = tuple(naming for _ in optimizers)
+    return Checkpoint(raw, "plain", state, namings, optimizer_labels=tuple(labels), models=models or {})
 
 
 GROUPS = (("fc.weight", "fc.bias"), ("out.weight",))

@@ -8,6 +8,7 @@ import torch
 
 from ckptcheck.comparison.checkpoint_diff import Kind
 from ckptcheck.errors import UsageError
+from ckptcheck.state.checkpoint import NameSource, Naming
 from ckptcheck.state.raw import RawTensor
 from ckptcheck.state.tensor import TensorSpec
 from tests.comparison.held import (
@@ -125,12 +126,13 @@ def test_an_unknown_cast_is_refused():
 @pytest.mark.parametrize(
     ("tolerances", "rows"),
     [
-        ({"atol": 1e-2}, []),
+        ({"atol": 1e-2}, ["optimizer/lr"]),
+        ({"atol": 1e-2, "tolerances": {"hyper": (0.0, 1e-2)}}, []),
         ({"atol": 1e-4}, ["model/w", "optimizer/w/exp_avg", "optimizer/lr"]),
         ({"tolerances": {"param": (0.0, 1e-2)}}, ["optimizer/w/exp_avg", "optimizer/lr"]),
         ({"tolerances": {"state:float32": (0.0, 1e-2)}}, ["model/w", "optimizer/lr"]),
         ({"tolerances": {"state:float64": (0.0, 1e-2)}}, ["model/w", "optimizer/w/exp_avg", "optimizer/lr"]),
-        ({"atol": 1.0, "tolerances": {"state": (0.0, 0.0)}}, ["optimizer/w/exp_avg"]),
+        ({"atol": 1.0, "tolerances": {"state": (0.0, 0.0)}}, ["optimizer/w/exp_avg", "optimizer/lr"]),
         ({"tolerances": {"optimizer": (0.5, 0.0)}}, ["model/w"]),
     ],
 )
@@ -206,8 +208,9 @@ def test_twenty_thousand_parameters_are_paired():
     names = [f"layers.{place}.weight" for place in range(20_000)]
     one = entry(torch.ones(1))
     state = {name: {"step": one, "exp_avg": one, "exp_avg_sq": one} for name in names}
+    keyed = Naming(NameSource.KEYS, certain=True, reason="")
     left = checkpoint(dict.fromkeys(names, one), optimizer([names], state))
-    right = checkpoint(dict.fromkeys(names, one), optimizer([names[::-1]], state))
+    right = checkpoint(dict.fromkeys(names, one), optimizer([names[::-1]], state), naming=keyed)
     found = diff(left, right)
     assert found.same_content
     assert found.compared.state_tensors == 60_000
@@ -243,3 +246,31 @@ def test_buffers_take_the_tolerance_of_parameters_unless_they_have_their_own():
     left, right = checkpoint(buffers={"mean": torch.zeros(2)}), checkpoint({"mean": torch.full((2,), 0.5)})
     assert diff(left, right, tolerances={"param": (0.0, 1.0)}).same_content
     assert not diff(left, right, tolerances={"param": (0.0, 1.0), "buffer": (0.0, 0.1)}).same_content
+
+
+@pytest.mark.parametrize(("left", "right"), [(0, "0"), (1, True), (0.0, False), (5, None)])
+def test_a_value_of_another_type_is_one_change_whatever_its_section(left, right):
+    one, other = checkpoint(progress={"epoch": left}), checkpoint(extra={"epoch": right})
+    assert told(diff(one, other)) == [("progress/epoch", "changed")]
+    assert told(diff(other, one)) == [("progress/epoch", "changed")]
+
+
+def test_an_empty_container_that_the_other_side_fills_is_told_by_what_it_holds():
+    one, other = (
+        checkpoint(extra={"callbacks": {}, "gone": {}}),
+        checkpoint(extra={"callbacks.a[0]": 1, "callbacksx": 2}),
+    )
+    assert told(diff(one, other)) == [("other/gone", "removed"), ("other/callbacks.a[0]", "added"),
+                                      ("other/callbacksx", "added")]  # fmt: skip
+    assert ("other/callbacks", "added") not in told(diff(other, one))
+
+
+def test_what_was_renamed_counts_as_held_by_both_and_a_parameter_once():
+    model = {"old.w": torch.arange(6.0)}
+    left = checkpoint(model, optimizer([["old.w"]], {"old.w": {"exp_avg": torch.arange(6.0) + 1}}))
+    right = checkpoint({"new.w": torch.arange(6.0)}, optimizer([["#0"]], {"#0": {"exp_avg": torch.arange(6.0) + 1}}),
+                       unnamed=True)  # fmt: skip
+    found = diff(left, right)
+    (one, *_) = found.summaries
+    assert (one.section, one.tensors, one.differing, one.added, one.removed) == ("model", 1, 1, 0, 0)
+    assert (found.compared.parameters, found.compared.state_tensors) == (1, 1)

@@ -33,6 +33,18 @@ def test_a_pattern_that_fits_nothing_is_told_and_nothing_is_compared():
     assert found.summaries == ()
     assert found.compared.bytes == 0
     assert any("--only 'modle'" in said for said in found.not_compared)
+    assert found.notes == ("nothing is called as --only 'modle' says",)
+
+
+def test_an_ignore_that_fits_nothing_is_a_note_and_all_was_compared():
+    found = diff(trained(), trained(), ignored=("nosuch",))
+    assert found.not_compared == ()
+    assert found.notes == ("nothing is called as --ignore 'nosuch' says",)
+
+
+def test_a_pattern_that_only_memberships_fit_is_not_idle():
+    right = trained(groups=[("fc.weight",), ("out.weight", "fc.bias")])
+    assert diff(trained(), right, ignored=("optimizer/*/group",)).notes == ()
 
 
 def test_memberships_are_left_out_with_their_parameters():
@@ -51,6 +63,17 @@ def test_names_of_the_left_are_mapped_everywhere():
     )
     assert found.same_content
     assert found.compared.state_tensors == 9
+
+
+@pytest.mark.parametrize(("pattern", "replacement", "name"), [
+    ("(.*)", r"x.\1", "x.a.b.a"), ("a", "c", "c.b.a"), (r"\.a$", ".c", "a.b.c"), ("a$", "", "a.b."),
+])  # fmt: skip
+def test_the_first_match_of_a_name_is_replaced(pattern, replacement, name):
+    found = diff(
+        checkpoint({"a.b.a": torch.ones(2)}), checkpoint({name: torch.ones(2)}), renames=((pattern, replacement),)
+    )
+    assert found.same_content
+    assert found.notes == (f"--map '{pattern}={replacement}' changed 1 name of the left",)
 
 
 @pytest.mark.parametrize("renames", [((r"fc\.\w+", "x"),), ((r"(", "x"),), ((r"fc", r"\3"),)])

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from ckptcheck.comparison.checkpoint_diff import Kind, Regrouped
-from tests.comparison.held import GROUPS, checkpoint, diff, moments, nudged, optimizer, told, trained, weights
+from ckptcheck.state.checkpoint import NameSource, Naming
+from tests.comparison.held import GROUPS, checkpoint, diff, entry, moments, nudged, optimizer, told, trained, weights
 
 
 def test_two_parameters_without_state_are_removed_key_by_key():
@@ -16,23 +17,108 @@ def test_two_parameters_without_state_are_removed_key_by_key():
     ]
 
 
-def test_groups_in_another_order_with_the_same_members_and_values_are_a_note():
+KEYED = Naming(NameSource.KEYS, certain=True, reason="")
+GUESSED = Naming(NameSource.MODEL_ORDER, certain=False, reason="the order fits")
+
+
+def test_groups_in_another_order_are_a_note_where_a_side_is_keyed_by_name():
     values = [{"lr": 0.1}, {"lr": 0.2}]
-    found = diff(trained(values=values), trained(groups=GROUPS[::-1], values=values[::-1]))
+    found = diff(trained(values=values), trained(groups=GROUPS[::-1], values=values[::-1], naming=KEYED))
     assert found.same_content
     assert found.notes == ("optimizer 0: its groups stand in another order; they are paired by their members",)
 
 
-def test_members_in_another_order_within_a_group_are_a_note():
-    found = diff(trained(), trained(groups=[("fc.bias", "fc.weight"), ("out.weight",)]))
+def test_members_in_another_order_within_a_group_are_a_note_where_a_side_is_keyed_by_name():
+    found = diff(trained(naming=KEYED), trained(groups=[("fc.bias", "fc.weight"), ("out.weight",)]))
     assert found.same_content
     assert found.notes == ("optimizer 0: parameters stand in another order in its groups; paired by name",)
+
+
+@pytest.mark.parametrize(("groups", "left", "right"), [
+    (GROUPS[::-1], "group 0: fc.weight, fc.bias; group 1: out.weight",
+     "group 0: out.weight; group 1: fc.weight, fc.bias"),
+    ([("fc.bias", "fc.weight"), ("out.weight",)], "group 0: fc.weight, fc.bias", "group 0: fc.bias, fc.weight"),
+])  # fmt: skip
+def test_another_order_is_a_difference_where_both_sides_are_bound_by_position(groups, left, right):
+    (row,) = diff(trained(), trained(groups=groups)).rows
+    assert (row.section, row.parameter, row.key, row.kind, row.optimizer) == (
+        "optimizer", None, "param_groups", Kind.MOVED, 0
+    )  # fmt: skip
+    assert (row.left.value, row.right.value) == (left, right)
+
+
+def test_another_order_can_be_left_out():
+    for options in ({"ignored": ("optimizer/param_groups",)}, {"only": ("model",)}):
+        found = diff(trained(), trained(groups=GROUPS[::-1]), **options)
+        assert found.same_content
+        assert not any("nothing is called" in said for said in found.notes)
+
+
+def test_of_a_long_order_what_differs_first_is_told():
+    names = [f"w{place}" for place in range(100)]
+    swapped = [*names[:50], names[51], names[50], *names[52:]]
+    one, other = (checkpoint(weights(), optimizer([members])) for members in (names, swapped))
+    (row,) = diff(one, other).rows
+    assert row.left.value == "group 0: ..., w50, w51, w52, ..."
+    assert row.right.value == "group 0: ..., w51, w50, w52, ..."
+
+
+def three(order, naming=None, shapes=((4, 4), (4, 4), (4, 4)), groups=None):
+    """Three weights whose states are told apart by their numbers, in this order of the optimizer."""
+    state = {
+        name: {"exp_avg": torch.full(shape, float(place + 1))}
+        for place, (name, shape) in enumerate(zip(order, shapes, strict=True))
+    }
+    model = {name: torch.zeros(4, 4) for name in "abc"}
+    return checkpoint(model, optimizer(groups or [order], state), naming=naming)
+
+
+@pytest.mark.parametrize(("left", "right"), [(GUESSED, None), (None, GUESSED), (GUESSED, KEYED)])
+def test_guessed_names_that_contradict_the_positions_make_no_difference(left, right):
+    groups = [[("a",), ("b", "c")], [("c",), ("a", "b")]]
+    one, other = three("abc", left, groups=groups[0]), three("cab", right, groups=groups[1])
+    found = diff(one, other)
+    assert found.same_content
+    assert found.paired_by == ("position",)
+    side = "left" if left is GUESSED else "right"
+    assert f"optimizer 0 on the {side}: its parameter names are not certain: the order fits" in found.notes
+
+
+def test_what_differs_at_a_position_goes_by_the_certain_name():
+    for left, right in ((GUESSED, None), (None, GUESSED)):
+        one, other = three("abc", left), three("cab", right)
+        other.state.optimizers[0].state["c"]["exp_avg"] = entry(torch.arange(16.0).view(4, 4))
+        assert told(diff(one, other)) == [(f"optimizer/{'c' if left is GUESSED else 'a'}/exp_avg", "changed")]
+
+
+def test_guessed_names_of_a_side_keyed_by_name_in_another_order_are_kept():
+    one, other = three("abc", GUESSED), three("cba", KEYED)
+    other.state.optimizers[0].state.update(one.state.optimizers[0].state)
+    found = diff(one, other)
+    assert found.same_content
+    assert found.paired_by == ("name",)
+
+
+def test_guesses_whose_shapes_contradict_the_positions_are_kept_and_the_order_differs():
+    one = three("abc", GUESSED, ((4, 4), (8,), (2, 2)))
+    other = three("abc", GUESSED, ((4, 4), (8,), (2, 2)), groups=["cab"])
+    assert told(diff(one, other)) == [("optimizer/param_groups", "moved")]
+
+
+def test_names_that_are_not_certain_on_both_sides_are_told_once():
+    assert diff(trained(naming=GUESSED), trained(naming=GUESSED)).notes == (
+        "optimizer 0 on both sides: its parameter names are not certain: the order fits",
+    )
 
 
 def test_a_parameter_in_another_group_is_told_with_both_groups():
     found = diff(trained(), trained(groups=[("fc.weight",), ("out.weight", "fc.bias")]))
     assert found.regrouped == (Regrouped("fc.bias", 0, 0, 1),)
-    assert not found.rows
+    (row,) = found.rows
+    assert (row.section, row.parameter, row.key, row.kind, row.group) == (
+        "optimizer", "fc.bias", "group", Kind.MOVED, 0
+    )  # fmt: skip
+    assert (row.left.value, row.right.value) == (0, 1)
     assert not found.same_content
 
 

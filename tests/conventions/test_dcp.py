@@ -13,7 +13,8 @@ from ckptcheck.conventions.flat_optimizer import is_flat
 from ckptcheck.readers.reading import read_raw
 from ckptcheck.state.checkpoint import Checkpoint, NameSource
 from tests.conventions.made import raw_tree
-from tests.readers.dcp_folders import SAMPLES, bytes_of, loaded, save
+from tests.readers.dcp_folders import SAMPLES, loaded, save
+from tests.readers.live_values import bytes_of
 
 NAMED = {"dcp_flatopt": "optimizer", "dcp_fsdp1_uop1_sharded": "optim", "dcp_fsdp2": "optimizer", "dcp_plain": "optim"}
 SHAPES = {

@@ -21,7 +21,7 @@ from tests.conventions.zero_files import (
     loaded,
     model_states,
 )
-from tests.readers.dcp_folders import bytes_of
+from tests.readers.live_values import bytes_of
 
 KEYS = ("exp_avg", "exp_avg_sq", FP32, "step")
 
@@ -301,7 +301,7 @@ def test_a_dynamic_loss_scaler_is_the_scaler():
     assert {key: one.value for key, one in section.items()} == {"cur_scale": 1024.0, "cur_iter": 7, "overflow": False}
 
 
-def test_the_tag_that_latest_names_is_read_else_the_newest():
+def test_of_several_tags_the_newest_is_read():
     files = {
         f"global_step{step}/mp_rank_00_model_states.pt": {**model_states(group_list(), 1), "global_steps": step}
         for step in (9, 10)
@@ -309,7 +309,6 @@ def test_the_tag_that_latest_names_is_read_else_the_newest():
     checkpoint = explain(folder(files))
     assert checkpoint.state.step == 10
     assert any("global_step10" in note for note in checkpoint.notes)
-    assert explain(folder({**files, "latest": "global_step9"})).state.step == 9
 
 
 def test_a_trainers_folder_around_it_keeps_its_generators_and_progress():

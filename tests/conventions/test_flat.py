@@ -90,6 +90,12 @@ def test_a_state_key_with_dots_is_split_at_the_models_name() -> None:
     assert found["optimizer"]["state"] == {"a.b": {"exp_avg.codes": 2}, "c": {"exp_avg": 3}}
 
 
+def test_a_state_key_with_half_a_million_dots_is_split_at_the_models_name() -> None:
+    dots = "a." * 500_000
+    found = nested({"model.a.a": 1, f"optimizer.state.{dots}b": 2, f"optimizer.state.x{dots}b": 3})
+    assert found["optimizer"]["state"] == {"a.a": {f"{dots[4:]}b": 2}, f"x{dots[:-1]}": {"b": 3}}
+
+
 def test_a_value_where_a_dict_has_to_be_is_not_lost() -> None:
     found = nested({"optimizer.state.a.step": 1, "x.y": 1, "x.y.z": 2})
     assert found["x"] == {"y": 1, "y.z": 2}

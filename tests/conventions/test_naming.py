@@ -10,6 +10,7 @@ from torch import nn
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.errors import UsageError
 from ckptcheck.state.checkpoint import Checkpoint, NameSource
+from ckptcheck.verdict.inspection import described
 from tests.conventions.made import folder, raw_tree
 
 
@@ -48,6 +49,11 @@ GROUPINGS: dict[str, Grouping] = {
     "matrices first, as nanoGPT": lambda model: split(model, lambda _, one: one.dim() >= 2),
     "vectors first": lambda model: split(model, lambda _, one: one.dim() < 2),
     "backbone and head": lambda model: split(model, lambda name, _: not name.startswith("head")),
+    "head and backbone": lambda model: split(model, lambda name, _: name.startswith("head")),
+    "by shape, some groups empty": lambda model: [[], *split(model, lambda _, one: one.shape[0] == 6), []],
+}
+
+UNFORCED: dict[str, Grouping] = {
     "one group a parameter": lambda model: [[name] for name in names_of(model)],
     "biases last": lambda model: split(model, lambda name, _: not name.endswith("bias")),
     "biases, weights, norms": lambda model: [
@@ -55,7 +61,10 @@ GROUPINGS: dict[str, Grouping] = {
         [name for name, one in model.named_parameters() if not name.endswith("bias") and one.dim() > 1],
         [name for name, one in model.named_parameters() if not name.endswith("bias") and one.dim() < 2],
     ],
+    "every other one": lambda model: [names_of(model)[1::2], names_of(model)[::2]],
+    "second half and first half": lambda model: split(model, lambda name, _: name[:2] in ("bn", "he")),
 }
+"""Groupings that put parameters of one shape into several groups: another assignment fits as well."""
 
 
 def trained(model: nn.Module, groups: list[list[str]], kind: Any = torch.optim.AdamW, **options: Any) -> Any:
@@ -88,7 +97,7 @@ def is_right(found: Checkpoint, model: nn.Module, optimizer: Any) -> bool:
 
 
 @pytest.mark.parametrize("label", GROUPINGS)
-def test_a_known_grouping_is_recognised_and_never_called_certain(label: str) -> None:
+def test_a_grouping_that_shapes_force_is_recognised_and_never_called_certain(label: str) -> None:
     model = Block()
     optimizer = trained(model, GROUPINGS[label](model))
     found = explained(model, optimizer)
@@ -98,17 +107,67 @@ def test_a_known_grouping_is_recognised_and_never_called_certain(label: str) -> 
     assert is_right(found, model, optimizer)
 
 
-def test_a_grouping_that_nobody_knows_is_not_named() -> None:
+@pytest.mark.parametrize("label", UNFORCED)
+def test_groups_that_share_a_shape_are_not_named(label: str) -> None:
     model = Block()
-    names = names_of(model)
-    groups = [names[1::2], names[::2]]
+    groups = UNFORCED[label](model)
     found = explained(model, trained(model, groups))
     (naming,) = found.namings
-    assert naming.source is NameSource.NONE
-    assert "no known grouping" in naming.reason
+    assert (naming.source, naming.reason) == (NameSource.NONE, "parameters of one shape stand in several groups")
     (state,) = found.state.optimizers
     assert state.groups[1].members[0] == f"#{len(groups[0])}"
-    assert list(state.state) == [f"#{index}" for index in range(len(names))]
+    assert list(state.state) == [f"#{index}" for index in range(len(names_of(model)))]
+
+
+def test_a_frozen_parameter_of_a_shape_in_a_group_leaves_the_groups_unnamed() -> None:
+    """Any of the three of shape (6) could be the one that is held."""
+    model = Block()
+    groups = [["fc.weight", "bn.weight"], ["head.weight", "head.bias"]]
+    naming = explained(model, trained(model, groups)).namings[0]
+    assert naming.source is NameSource.NONE
+    assert "fit in more than one way" in naming.reason
+
+
+@pytest.mark.parametrize("frozen", [("fc.weight",), ("head.weight", "fc.weight", "wte.weight"), ("ln_1.bias",)])
+def test_members_without_state_are_the_rest_where_one_group_has_them(frozen: tuple[str, ...]) -> None:
+    model = Block()
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
+    optimizer = trained(model, GROUPINGS["matrices first, as nanoGPT"](model))
+    found = explained(model, optimizer)
+    assert found.namings[0].source is NameSource.MODEL_ORDER
+    assert is_right(found, model, optimizer)
+
+
+def test_a_member_without_state_does_not_part_groups_that_share_a_shape() -> None:
+    model = Block()
+    model.fc.weight.requires_grad_(False)
+    naming = explained(model, trained(model, UNFORCED["every other one"](model))).namings[0]
+    assert (naming.source, naming.reason) == (NameSource.NONE, "parameters of one shape stand in several groups")
+
+
+def test_members_without_state_in_two_groups_are_not_named() -> None:
+    model = Block()
+    for name in ("fc.weight", "fc.bias"):
+        model.get_parameter(name).requires_grad_(False)
+    naming = explained(model, trained(model, GROUPINGS["matrices first, as nanoGPT"](model))).namings[0]
+    assert naming.source is NameSource.NONE
+    assert "several groups have parameters without state" in naming.reason
+
+
+def test_a_member_without_state_that_could_be_one_of_another_groups_shape_is_not_named() -> None:
+    model = Block()
+    model.get_parameter("bn.bias").requires_grad_(False)
+    groups = [["wte.weight", "bn.bias"], [name for name in names_of(model) if name not in ("wte.weight", "bn.bias")]]
+    naming = explained(model, trained(model, groups)).namings[0]
+    assert naming.source is NameSource.NONE
+    assert "more than one assignment" in naming.reason
+
+
+def test_groups_without_any_state_are_not_named_by_their_sizes() -> None:
+    model = Block()
+    groups = GROUPINGS["matrices first, as nanoGPT"](model)
+    assert explained(model, trained(model, groups, torch.optim.SGD)).namings[0].source is NameSource.NONE
 
 
 class Twins(nn.Module):
@@ -193,7 +252,7 @@ def test_an_optimizer_without_state_is_named_by_the_count_alone_and_says_so() ->
     optimizer = trained(model, [names_of(model)], torch.optim.SGD)
     found = explained(model, optimizer)
     assert is_right(found, model, optimizer)
-    assert "no state tells their shapes" in found.namings[0].reason
+    assert found.namings[0].reason == "9 indices fit the model's parameters in order; no state tells their shapes"
 
 
 def test_factored_state_speaks_for_the_shape_of_its_parameter() -> None:
@@ -209,7 +268,7 @@ def test_factored_state_speaks_for_the_shape_of_its_parameter() -> None:
 def test_state_of_another_model_fits_nothing() -> None:
     found = explained(Block(5), trained(Block(4), [names_of(Block())]))
     assert found.namings[0].source is NameSource.NONE
-    assert "fit the model's 9 parameters in no known grouping" in found.namings[0].reason
+    assert "do not fit the model's 9 parameters in order" in found.namings[0].reason
 
 
 def test_more_indices_than_parameters_are_not_named() -> None:
@@ -260,6 +319,99 @@ def test_a_list_of_names_that_is_too_short_is_refused() -> None:
         explained(model, trained(model, [names_of(model)]), names_of(model)[:8])
 
 
+def changed(names: list[str], *swaps: tuple[int, str]) -> list[str]:
+    for place, name in swaps:
+        names = [*names[:place], name, *names[place + 1 :]]
+    return names
+
+
+@pytest.mark.parametrize(
+    ("swaps", "said"),
+    [
+        ([(2, "wte.weight")], "'wte.weight' was given for two parameters"),
+        ([(3, "fc.weigth")], "'fc.weigth' was given for the parameter of index 3, and the file's model has none"),
+        (
+            [(0, "fc.weight"), (3, "wte.weight")],
+            r"'fc.weight' was given for the parameter of index 0, whose exp_avg is \[7, 4\]; the model's fc.weight is "
+            r"\[6, 4\]",
+        ),
+    ],
+)
+def test_a_list_of_names_that_contradicts_the_file_is_refused(swaps: list[tuple[int, str]], said: str) -> None:
+    model = Block()
+    with pytest.raises(UsageError, match=said) as refused:
+        explained(model, trained(model, [names_of(model)]), changed(names_of(model), *swaps))
+    assert "\n" not in str(refused.value)
+
+
+def test_names_of_equal_shapes_are_the_users_business() -> None:
+    model = Block()
+    names = changed(names_of(model), (1, "ln_1.bias"), (2, "ln_1.weight"))
+    found = explained(model, trained(model, [names_of(model)]), names)
+    assert found.state.optimizers[0].groups[0].members == tuple(names)
+
+
+def test_names_are_taken_where_the_file_holds_no_model() -> None:
+    model = Block()
+    state = trained(model, [names_of(model)]).state_dict()
+    names = [f"any.{name}" for name in names_of(model)]
+    assert explain(raw_tree(state), names).state.optimizers[0].groups[0].members == tuple(names)
+
+
+def test_names_of_a_further_model_are_taken_for_its_optimizer() -> None:
+    model, critic = Block(), nn.Linear(3, 2)
+    root = {
+        "model": model.state_dict(), "critic": critic.state_dict(),
+        "optimizer": trained(model, [names_of(model)]).state_dict(),
+        "critic_optimizer": torch.optim.SGD(critic.parameters()).state_dict(),
+    }  # fmt: skip
+    for own in (["critic.weight", "critic.bias"], ["weight", "bias"]):
+        found = explain(raw_tree(root), [*names_of(model), *own])
+        assert found.state.optimizers[1].groups[0].members == tuple(own)
+
+
+def test_names_of_a_live_adapter_are_those_of_its_file() -> None:
+    weights = {"base_model.fc.lora_A.weight": torch.zeros(2, 3), "base_model.score.weight": torch.zeros(1, 3)}
+    state = torch.optim.SGD([nn.Parameter(one) for one in weights.values()]).state_dict()
+    files = {"adapter_config.json": {}, "adapter_model.safetensors": weights, "optimizer.pt": state,
+             "trainer_state.json": {"global_step": 1}}  # fmt: skip
+    names = ["base_model.fc.lora_A.default.weight", "base_model.score.modules_to_save.default.weight"]
+    found = explain(folder(files), names)
+    assert found.state.optimizers[0].groups[0].members == tuple(weights)
+
+
+def test_state_of_another_parameters_shape_denies_a_name_of_any_class() -> None:
+    model = nn.Sequential(nn.Linear(5, 3, bias=False), nn.Linear(3, 2, bias=False))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 5)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    state["param_groups"][0]["proj_type"] = "std"
+    tree = raw_tree({"model": model.state_dict(), "optimizer": state})
+    with pytest.raises(UsageError, match="of index 0, whose exp_avg is"):
+        explain(tree, ["1.weight", "0.weight"])
+
+
+@pytest.mark.parametrize(("hyperparameters", "is_refused"), [({}, True), ({"rank": 2, "proj_type": "std"}, False)])
+def test_moments_of_no_parameters_shape_deny_a_name_only_of_a_known_class(
+    hyperparameters: dict[str, Any], is_refused: bool
+) -> None:
+    """GaLore keeps them projected, as AdamW with more hyperparameters."""
+    model = nn.Linear(5, 3, bias=False)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 5)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    state["state"][0] |= {"exp_avg": torch.zeros(2, 5), "exp_avg_sq": torch.zeros(2, 5)}
+    state["param_groups"][0] |= hyperparameters
+    tree = raw_tree({"model": model.state_dict(), "optimizer": state})
+    if is_refused:
+        with pytest.raises(UsageError, match=r"whose exp_avg is \[2, 5\]; the model's weight is \[3, 5\]"):
+            explain(tree, ["weight"])
+    else:
+        assert list(explain(tree, ["weight"]).state.optimizers[0].state) == ["weight"]
+
+
 def test_two_optimizers_are_each_numbered_from_zero() -> None:
     model = Block()
     names = names_of(model)
@@ -275,6 +427,34 @@ def test_state_of_an_index_in_no_group_is_kept_under_its_number() -> None:
     state["state"][9] = state["state"][0]
     found = explain(raw_tree({"model": model.state_dict(), "optimizer": state}))
     assert list(found.state.optimizers[0].state) == ["left.weight", "right.weight", "#9"]
+    assert found.notes == ("optimizer holds state of 1 that no group lists (index 9): it belongs to no parameter",)
+    described_now = described(found).parts
+    assert described_now["optimizers"][0]["with_state"] == described_now["optimizers"][0]["parameters"] == 2
+    assert "state of 2 of 2 parameters and of 1 in no group in optimizer 0" in described_now["holds"]
+
+
+def test_state_in_no_group_is_told_of_the_first_few() -> None:
+    model = Twins()
+    state = trained(model, [names_of(model)]).state_dict()
+    state["state"] |= dict.fromkeys(range(10, 30), state["state"][0])
+    (note,) = explain(raw_tree({"model": model.state_dict(), "optimizer": state})).notes
+    assert "of 20 that no group lists (index 10, 11, 12, 13, 14, 15, 16, 17, ...)" in note
+
+
+def test_lbfgs_is_said_to_keep_one_state_for_all() -> None:
+    model = Twins()
+    optimizer = torch.optim.LBFGS(model.parameters())
+    loss = model(torch.ones(3, 3)).square().sum()
+    loss.backward()
+    optimizer.step(lambda: loss)
+    found = explained(model, optimizer)
+    assert found.notes == (
+        "optimizer is LBFGS, which keeps one state for all its parameters, with the first of them",
+    )  # fmt: skip
+    assert "one state for 2 parameters in optimizer 0" in described(found).parts["holds"]
+    alone = optimizer.state_dict()
+    alone["param_groups"][0]["params"] = [0]
+    assert explain(raw_tree({"optimizer": alone})).notes == ()
 
 
 def test_a_tied_parameter_has_one_index() -> None:

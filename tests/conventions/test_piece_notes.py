@@ -1,13 +1,12 @@
 """A file of one rank says that it is one; whole checkpoints say nothing."""
 
-from pathlib import Path
-
 import pytest
 
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.readers.reading import read_raw
+from tests.samples import CHECKPOINTS
 
-SAMPLES = Path(__file__).parents[2] / "fixtures" / "checkpoints" / "09_fsdp_ddp"
+SAMPLES = CHECKPOINTS / "09_fsdp_ddp"
 CASES = {
     "fsdp2_dtensor_rank1.pt": ["parameters are rank 1's pieces"],
     "fsdp1_uop1_sharded_rank0.pt": ["parameters are rank 0's pieces"],

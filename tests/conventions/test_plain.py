@@ -1,15 +1,17 @@
 """A training script's own dict: what each key and each value is taken for."""
 
 import argparse
+import warnings
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.conventions.sorting import is_scheduler, is_state_dict
-from ckptcheck.state.checkpoint import Checkpoint
+from ckptcheck.state.checkpoint import Checkpoint, NameSource
 from ckptcheck.state.raw import Foreign, Named
 from tests.conventions.made import raw, raw_tree
 
@@ -118,6 +120,7 @@ def test_an_object_of_an_unknown_class_is_taken_apart_by_its_attributes() -> Non
         "args.betas[0]": 1,
         "args.betas[1]": 2,
         "kind[0]": "'steps'",
+        "kind.<class>": "some.Enum",
         "empty": "<some.Thing>",
         "class": "torch.nn.modules.activation.ReLU",
     }
@@ -154,3 +157,84 @@ def test_every_kind_of_schedule_is_recognised(scheduler: Any) -> None:
     made = scheduler(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1, momentum=0.9))
     assert is_scheduler(raw(made.state_dict()))
     assert not is_scheduler(raw(GROUPS))
+
+
+@pytest.mark.parametrize(
+    ("schedulers", "prefixes"),
+    [
+        ({"lr_scheduler": SCHEDULER, "plateau": PLATEAU}, {"lr_scheduler", "plateau"}),
+        ({"sched": {"a": SCHEDULER, "b": PLATEAU}}, {"sched"}),
+        ({"sched": [SCHEDULER, PLATEAU]}, {"[0]", "[1]"}),
+        ({"lr_scheduler": SCHEDULER, "more": [PLATEAU]}, {"lr_scheduler", "more[0]"}),
+        ({"one": [SCHEDULER], "more": [PLATEAU]}, {"one[0]", "more[0]"}),
+        ({"plateau": PLATEAU}, set()),
+        ({"sched": [SCHEDULER]}, set()),
+    ],
+)
+def test_of_several_schedulers_each_has_its_key_or_its_place_in_a_list(schedulers: Any, prefixes: set[str]) -> None:
+    def states(value: Any) -> Any:
+        if isinstance(value, dict | list):
+            return (
+                {key: states(one) for key, one in value.items()} if isinstance(value, dict) else [*map(states, value)]
+            )
+        return value.state_dict()
+
+    paths = explained({"model": STATE, **states(schedulers)}).state.sections["schedule"]
+    assert {path.split(".")[0] for path in paths if "." in path} == prefixes
+
+
+@pytest.mark.parametrize(
+    ("root", "labels"),
+    [
+        ({"optimizer": GROUPS}, ("",)),
+        ({"app": {"Optim": GROUPS}}, ("",)),
+        ({"optim_G": GROUPS}, ("optim_G",)),
+        ({"optim_D": GROUPS, "optim_G": GROUPS}, ("optim_D", "optim_G")),
+        ({"optimizer": GROUPS, "optim_D": GROUPS}, ("optimizer", "optim_D")),
+        ({"optimizers": {"G": GROUPS, "D": GROUPS}}, ("optimizers.G", "optimizers.D")),
+        ({"optimizers": [GROUPS, GROUPS]}, ("", "")),
+        ({"optimizers": [GROUPS]}, ("",)),
+        ({"optimizer": GROUPS, "others": [GROUPS]}, ("optimizer", "")),
+        (GROUPS, ("",)),
+        ({"model": STATE}, ()),
+    ],
+)
+def test_optimizers_are_labelled_by_their_own_keys(root: Any, labels: tuple[str, ...]) -> None:
+    assert explained(root).optimizer_labels == labels
+
+
+def flattened() -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return get_optimizer_state_dict(MODEL, OPTIMIZER, options=StateDictOptions(flatten_optimizer_state_dict=True))
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        lambda flat: {"model": STATE, "optimizer": flat},
+        lambda flat: {"model": STATE, "anything": flat},
+        lambda flat: {"app": {"net": STATE, "optim": flat}},
+        lambda flat: {"model": STATE, "optim": {key: one for key, one in flat.items() if key.startswith("state.")}},
+        lambda flat: flat,
+        lambda flat: [STATE, flat],
+    ],
+)
+def test_a_flattened_optimizer_in_a_torch_file_comes_to_its_parameters(root: Any) -> None:
+    found = explained(root(flattened()))
+    (optimizer,) = found.state.optimizers
+    assert {name: set(kept) for name, kept in optimizer.state.items()} == {
+        "weight": {"step", "exp_avg", "exp_avg_sq"}, "bias": {"step", "exp_avg", "exp_avg_sq"},
+    }  # fmt: skip
+    assert found.namings[0].source is NameSource.KEYS
+    assert (found.state.step, found.state.sections, found.unrecognised) == (None, {}, ())
+
+
+def test_names_for_a_nested_optimizer_beside_a_flattened_one_are_not_counted_for_both() -> None:
+    found = explain(raw_tree({"model": STATE, "a": GROUPS, "optimizer": flattened()}), ["weight", "bias"])
+    assert [one.source for one in found.namings] == [NameSource.USER, NameSource.KEYS]
+
+
+def test_a_model_whose_child_is_called_state_is_a_model() -> None:
+    found = explained({"model": {f"state.{name}": one for name, one in STATE.items()}})
+    assert list(found.state.parameters) == ["state.weight", "state.bias"]

@@ -15,19 +15,19 @@ from ckptcheck.conventions.explaining import explain
 from ckptcheck.optimizers.guessing import guess
 from ckptcheck.readers.reading import read_raw
 from ckptcheck.state.checkpoint import Checkpoint, NameSource
+from tests.samples import CHECKPOINTS
 
-SAMPLES = Path("fixtures/checkpoints")
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 Counts = tuple[int, int, list[tuple[int, int, int]]]
 """Parameters, buffers, and for each optimizer its groups, members and state tensors."""
 
 
 def explained(path: str) -> Checkpoint:
-    return explain(read_raw(SAMPLES / path))
+    return explain(read_raw(CHECKPOINTS / path))
 
 
 def loaded(path: str | Path | BytesIO) -> Any:
-    return torch.load(path if isinstance(path, BytesIO) else SAMPLES / path, weights_only=False)
+    return torch.load(path if isinstance(path, BytesIO) else CHECKPOINTS / path, weights_only=False)
 
 
 def model_counts(names: list[str]) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def of_lightning(path: str) -> Counts:
 def of_folder(model: str, optimizer: str) -> Callable[[str], Counts]:
     def count(path: str) -> Counts:
         if model.endswith(".safetensors"):
-            with safe_open(SAMPLES / path / model, "pt") as held:
+            with safe_open(CHECKPOINTS / path / model, "pt") as held:
                 names = list(held.keys())
         else:
             names = list(loaded(f"{path}/{model}"))
@@ -91,7 +91,7 @@ def of_folder(model: str, optimizer: str) -> Callable[[str], Counts]:
 
 
 def of_sb3(path: str) -> Counts:
-    with zipfile.ZipFile(SAMPLES / path) as archive:
+    with zipfile.ZipFile(CHECKPOINTS / path) as archive:
         files = {name: loaded(BytesIO(archive.read(name))) for name in archive.namelist() if name.endswith(".pth")}
     names = [*files["policy.pth"], *files["pytorch_variables.pth"]]
     optimizers = [one for name, one in files.items() if "optimizer" in name]
@@ -274,7 +274,7 @@ def test_an_adapter_says_that_its_base_is_absent() -> None:
 
 def test_the_trainers_arguments_and_configuration_are_kept_beside() -> None:
     found = explained("04_hf_trainer/checkpoint-2")
-    config = json.loads((SAMPLES / "04_hf_trainer/checkpoint-2/config.json").read_text())
+    config = json.loads((CHECKPOINTS / "04_hf_trainer/checkpoint-2/config.json").read_text())
     extra = found.state.sections["extra"]
     assert extra["config.json.n_layer"].value == config["n_layer"]
     assert any(path.startswith("training_args.bin") for path in extra)
@@ -282,7 +282,7 @@ def test_the_trainers_arguments_and_configuration_are_kept_beside() -> None:
 
 
 def test_every_sample_that_can_be_read_is_explained() -> None:
-    paths = [path for path in SAMPLES.glob("*/*") if path.parent.name not in ("02_torch_edge", "03_reject")]
+    paths = [path for path in CHECKPOINTS.glob("*/*") if path.parent.name not in ("02_torch_edge", "03_reject")]
     read = [path for path in paths if path.is_dir() or path.suffix in (".pt", ".pth", ".ckpt", ".zip")]
     assert len(read) > 40
     for path in read:

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.readers.reading import read_raw
 from tests.conventions.made import folder, raw_tree
+from tests.samples import CHECKPOINTS
 
 MODEL = nn.Linear(3, 2)
 OPTIMIZER = torch.optim.AdamW(MODEL.parameters(), lr=0.1)
@@ -100,13 +102,82 @@ def test_accelerate_with_two_models_optimizers_and_processes() -> None:
     state = found.state
     assert (found.convention, found.world_size, state.step, found.recorded_step) == ("accelerate", 2, None, "")
     assert list(state.parameters) == [
-        "pytorch_model.weight", "pytorch_model.bias", "pytorch_model_1.weight", "pytorch_model_1.bias",
+        "model.weight", "model.bias", "model_1.weight", "model_1.bias",
     ]  # fmt: skip
+    assert found.optimizer_labels == ("optimizer", "optimizer_1")
     assert len(state.optimizers) == 2
     assert {path.split(".")[0] for path in state.sections["schedule"]} >= {"[0]", "[1]"}
     assert state.sections["data"]["sampler.seed"].value == 3
     assert len(state.rng) == 6
     assert state.sections["extra"]["custom_checkpoint_0.epoch"].value == 1
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("model.safetensors", "model_1.safetensors"),
+        ("pytorch_model.bin", "pytorch_model_1.bin"),
+        ("pytorch_model_fsdp.bin", "pytorch_model_fsdp_1.bin"),
+        ("pytorch_model_fsdp_1", "pytorch_model_fsdp_0"),
+    ],
+)
+def test_accelerates_models_have_the_same_names_in_every_format(paths: tuple[str, str]) -> None:
+    states = {path: nn.Linear(2, 3 + path.count("_1")).state_dict() for path in paths}
+    found = explain(folder({**states, "random_states_0.pkl": {"step": 5}}))
+    shapes = {name: one.entry.spec.shape for name, one in found.state.parameters.items() if one.entry.spec is not None}
+    assert shapes == {"model.weight": (3, 2), "model.bias": (3,), "model_1.weight": (4, 2), "model_1.bias": (4,)}
+    assert list(found.models) == ["model", "model_1"]
+
+
+def test_accelerate_without_its_random_states_is_told_by_its_numbered_files() -> None:
+    files = {"pytorch_model.bin": STATE, "pytorch_model_1.bin": OTHER, "optimizer.bin": GROUPS}
+    found = explain(folder(files))
+    assert (found.convention, found.world_size) == ("accelerate", None)
+    assert "model_1.weight" in found.state.parameters
+    assert explain(folder({"model_1.pt": STATE, "optimizer.bin": GROUPS})).convention == "plain"
+
+
+def test_the_second_model_of_accelerate_keeps_its_name_where_the_first_is_lost() -> None:
+    found = explain(folder({"model_1.safetensors": STATE, "random_states_0.pkl": {}}))
+    assert list(found.state.parameters) == ["model_1.weight", "model_1.bias"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "weights.pt", "a/net.pt"])
+def test_the_model_of_loose_files_has_no_prefix_whatever_it_is_called(name: str) -> None:
+    found = explain(
+        folder({name: STATE, "a/optimizer.pt": GROUPS, "critic.pt": OTHER} if "_" in name else {name: STATE})
+    )
+    assert list(found.state.parameters) == ["weight", "bias"]
+    assert found.optimizer_labels in ((), ("",))
+
+
+def test_two_files_of_one_accelerate_model_are_both_kept() -> None:
+    found = explain(folder({"model.safetensors": STATE, "pytorch_model.bin": OTHER, "random_states_0.pkl": {}}))
+    assert list(found.models) == ["model", "pytorch_model"]
+
+
+def test_the_model_that_trains_is_not_the_average_that_lightning_keeps_in_its_place() -> None:
+    current, average = nn.Linear(3, 2).state_dict(), nn.Linear(3, 2).state_dict()
+    count = torch.tensor(7)
+    root = {
+        "global_step": 20, "pytorch-lightning_version": "2.6.6", "state_dict": average, "optimizer_states": [GROUPS],
+        "current_model_state": current, "averaging_state": {"n_averaged": count},
+    }  # fmt: skip
+    found = explain(raw_tree(root))
+    held = {name: bytes(one.entry.ref.fetch()) for name, one in found.state.parameters.items() if one.entry.ref}
+    assert held == {name: one.numpy().tobytes() for name, one in current.items()}
+    ema = {name: bytes(one.ref.fetch()) for name, one in found.state.sections["ema"].items() if one.ref}
+    assert ema == {name: one.numpy().tobytes() for name, one in {**average, "n_averaged": count}.items()}
+    assert list(found.models) == ["ema"]
+    assert found.unrecognised == ()
+    assert list(found.state.optimizers[0].state) == ["weight", "bias"]
+
+
+def test_lightnings_keys_of_an_average_alone_are_a_users_own() -> None:
+    root = {"pytorch-lightning_version": "2.6.6", "state_dict": STATE, "averaging_state": {"n_averaged": 3}}
+    found = explain(raw_tree(root))
+    assert found.unrecognised == ("averaging_state",)
+    assert len(found.state.parameters) == 2
 
 
 def test_lightning_with_a_scaler_and_a_data_module() -> None:
@@ -143,7 +214,7 @@ def test_loose_files_of_a_script_are_sorted_by_their_names_and_content() -> None
 
 
 def test_a_trainers_folder_that_deepspeed_saved_into_has_both_their_parts(tmp_path: Path) -> None:
-    samples = Path("fixtures/checkpoints")
+    samples = CHECKPOINTS
     shutil.copytree(samples / "10_deepspeed/z1_fp32", tmp_path / "c")
     for name in ("trainer_state.json", "rng_state.pth", "config.json"):
         shutil.copy(samples / "04_hf_trainer/checkpoint-2" / name, tmp_path / "c" / name)

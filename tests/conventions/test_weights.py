@@ -6,6 +6,8 @@ from torch import nn
 
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.conventions.weights import Weights, is_module, weights
+from ckptcheck.state.raw import Foreign
+from ckptcheck.state.tensor import TensorSpec
 from tests.conventions.made import raw, raw_tensor, raw_tree
 
 
@@ -120,3 +122,42 @@ def test_two_buffers_over_the_same_bytes_are_both_kept() -> None:
     table = torch.ones(3, dtype=torch.int64)
     found = held({"a.index": table, "b.index": table, "w": torch.zeros(2)})
     assert (list(found.buffers), list(found.parameters)) == (["a.index", "b.index"], ["w"])
+
+
+def sparse(*shape: int) -> Foreign:
+    """A sparse tensor as a reader gives it: with three values."""
+    parts = {"indices": raw(torch.zeros(len(shape), 3, dtype=torch.int64)), "values": raw(torch.ones(3))}
+    return Foreign("torch.sparse_coo", state={**parts, "is_coalesced": True}, spec=TensorSpec("float32", shape))
+
+
+def test_the_parts_of_a_weight_are_parameters_whatever_their_dtype() -> None:
+    codes = raw(torch.zeros(4, 4, dtype=torch.int8))
+    quantised = Foreign("torch.quantized", state={"values": codes, "scale": 0.1}, spec=TensorSpec("qint8", (4, 4)))
+    model = {"module.q": quantised, "module.s": sparse(5, 6), "module.w": raw(torch.ones(2))}
+    found = weights(model, ordered=True)
+    assert list(found.parameters) == ["q.values", "s.indices", "s.values", "w"]
+    assert list(found.buffers) == []
+    assert found.shapes == {"q": (4, 4), "s": (5, 6), "w": (2,)}
+    assert found.rest["q.scale"].value == 0.1
+
+
+def test_the_parts_of_a_buffer_are_buffers() -> None:
+    assert list(weights({"bn.running_mean": sparse(5)}, ordered=True).buffers) == [
+        "bn.running_mean.indices", "bn.running_mean.values",
+    ]  # fmt: skip
+
+
+def test_an_optimizer_over_a_sparse_weight_is_named_by_the_whole() -> None:
+    model = nn.Sequential(nn.Embedding(5, 3, sparse=True), nn.Linear(3, 2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model[1](model[0].weight).sum().backward()
+    optimizer.step()
+    tree = raw_tree({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    tree.root["model"]["0.weight"] = sparse(5, 3)
+    found = explain(tree)
+    assert found.state.optimizers[0].groups[0].members == ("0.weight", "1.weight", "1.bias")
+
+
+def test_a_quantised_weight_of_plain_bytes_is_a_parameter() -> None:
+    found = held({"fc.weight": torch.zeros(8, 1, dtype=torch.uint8), "fc.bias": torch.zeros(2, dtype=torch.bool)})
+    assert (list(found.parameters), list(found.buffers)) == (["fc.weight"], ["fc.bias"])

@@ -23,6 +23,8 @@ from ckptcheck.conventions.wrappers import Stripper
         (["module.a", "module.b", "n_averaged"], ["a", "b", "n_averaged"], ("module.",)),
         (["_orig_mod.a", "a"], ["_orig_mod.a", "a"], ()),
         (["module."], ["module."], ()),
+        (["module.module.a", "module.b"], ["module.a", "b"], ("module.",)),
+        (["module.module.", "module.module.a"], ["module.", "module.a"], ("module.",)),
         (["my_orig_mod.a"], ["my_orig_mod.a"], ()),
         ([], [], ()),
     ],
@@ -33,6 +35,11 @@ def test_wrappers_are_stripped_only_where_they_surely_are_wrappers(
     strip = Stripper(names)
     assert [strip.strip(name) for name in names] == stripped
     assert strip.found == found
+
+
+def test_names_of_a_hundred_thousand_wrappers_are_stripped() -> None:
+    wrappers = "module." * 100_000
+    assert [Stripper([f"{wrappers}a", f"{wrappers}b"]).strip(f"{wrappers}{end}") for end in "ab"] == ["a", "b"]
 
 
 def test_a_name_that_was_not_in_the_model_is_stripped_as_its_names_are() -> None:

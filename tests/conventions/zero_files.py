@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from ckptcheck.state.raw import Foreign
+from tests.samples import CHECKPOINTS
 
-SAMPLES = Path(__file__).parents[2] / "fixtures" / "checkpoints" / "10_deepspeed"
+SAMPLES = CHECKPOINTS / "10_deepspeed"
 Groups = Sequence[Mapping[str, torch.Tensor]]
 """Each group's tensors by parameter name."""
 

@@ -1,3 +1,5 @@
+"""Every row of the table holds what the real optimizer keeps."""
+
 from typing import Any
 
 import pytest

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ckptcheck.state.raw import Foreign, Named, RawTensor
+from tests.readers.live_values import bytes_of
 
 _REAL = (
     "torch._utils", "torch.storage", "torch.serialization", "torch._tensor", "torch.nn", "torch.nested", "numpy",
@@ -75,17 +76,6 @@ def load_with_torch(path: Path) -> Any:
     """What torch.load makes of the file."""
     stubs = types.SimpleNamespace(__name__="stubs", Unpickler=_Unpickler, load=pickle.load)
     return torch.load(path, weights_only=False, pickle_module=stubs)
-
-
-def bytes_of(tensor: torch.Tensor) -> bytes:
-    """Logical row-major bytes as torch knows them."""
-    if tensor.is_quantized:
-        tensor = tensor.int_repr()
-    if tensor.dtype == torch.float4_e2m1fn_x2:  # which torch does not copy
-        tensor = tensor.view(torch.uint8)
-    plain = torch.empty(tensor.shape, dtype=tensor.dtype)
-    plain.copy_(tensor.detach().resolve_conj().resolve_neg())
-    return plain.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def count_same(raw: Any, live: Any, at: str = "") -> int:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tests.readers.exploring import Outcome, Watch
 from tests.readers.truly_equal import differing
+from tests.samples import CHECKPOINTS
 
-CHECKPOINTS = Path(__file__).parents[2] / "fixtures" / "checkpoints"
 LAYOUTS = (
     "01_torch_save/zip_full.pt",
     "01_torch_save/legacy_full.pt",
@@ -133,6 +133,8 @@ def run_case(watch: Watch, number: int, seed: int, folder: Path) -> Case:
     elif outcome.found.get("same"):
         parts = differing(CHECKPOINTS / layout, target)
         wrong = f"said to be the same, but differs in {parts}" if parts else ""
+    if outcome.said.count(str(target)) > 1 or outcome.found.get("path_twice"):
+        wrong = f"names its path twice: {outcome.found.get('path_twice') or outcome.said}"
     if not wrong:
         shutil.rmtree(target) if target.is_dir() else target.unlink()
     return Case(number, layout, damage, outcome, wrong)

@@ -14,8 +14,10 @@ from torch.distributed.checkpoint.metadata import Metadata
 
 from ckptcheck.state.raw import Raw, RawTensor
 from ckptcheck.state.tree import flatten
+from tests.readers.live_values import bytes_of
+from tests.samples import CHECKPOINTS
 
-SAMPLES = Path(__file__).parents[2] / "fixtures" / "checkpoints" / "08_dcp"
+SAMPLES = CHECKPOINTS / "08_dcp"
 NAMES = ("dcp_flatopt", "dcp_fsdp1_uop1_sharded", "dcp_fsdp2", "dcp_plain", "dcp_raw_optim")
 
 
@@ -51,12 +53,6 @@ def patched(folder: Path, change: Callable[[Metadata], object]) -> Path:
 def metadata_of(folder: Path) -> Any:
     """The metadata as torch's own objects; our samples are safe to load."""
     return pickle.loads((folder / ".metadata").read_bytes())  # noqa: S301
-
-
-def bytes_of(tensor: torch.Tensor) -> bytes:
-    """Row-major bytes."""
-    flat = tensor.detach().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
 def assert_same(found: Raw, wanted: Any) -> None:

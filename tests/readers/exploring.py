@@ -113,7 +113,23 @@ def corrupted(original: str, damaged: str) -> dict[str, Any]:
     else:
         findings, _ = judge_files(raw, None, [found for one in raw.members if (found := one.verify()) is not None])
         _explained(raw)
-    return {**diff(original, damaged), "findings": sorted({one.code for one in findings})}
+    twice = [one.message for one in findings if one.message.count(damaged) > 1]
+    return {**diff(original, damaged), "findings": sorted({one.code for one in findings}), "path_twice": twice}
+
+
+def judge(path: str) -> dict[str, Any]:
+    """What `check` says of a checkpoint."""
+    from ckptcheck.verbs import check
+
+    result = check(path)
+    return {"verdict": result.verdict.value, "codes": sorted({one.code for one in result.findings})}
+
+
+def compare(path: str) -> dict[str, Any]:
+    """What `diff` says of a checkpoint and itself."""
+    from ckptcheck.verbs import diff
+
+    return {"verdict": diff(path, path).verdict.value}
 
 
 def describe(path: str, strict: bool = True) -> dict[str, Any]:
@@ -125,6 +141,8 @@ def describe(path: str, strict: bool = True) -> dict[str, Any]:
 JOBS: dict[str, Callable[..., dict[str, Any]]] = {
     "explore": explore,
     "describe": describe,
+    "judge": judge,
+    "compare": compare,
     "diff": diff,
     "corrupted": corrupted,
 }
@@ -136,6 +154,8 @@ WANTED = (
     "ckptcheck.conventions.table",
     "ckptcheck.comparison.checkpoints",
     "ckptcheck.rules.files",
+    "ckptcheck.verdict.checking",
+    "ckptcheck.verdict.two_checkpoints",
 )
 
 

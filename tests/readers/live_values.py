@@ -6,7 +6,17 @@ from typing import Any
 import torch
 
 from ckptcheck.state.raw import RawTensor
-from tests.readers.safetensors_bytes import bytes_of
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """Logical row-major bytes as torch knows them."""
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
+    if tensor.dtype == torch.float4_e2m1fn_x2:  # which torch does not copy
+        tensor = tensor.view(torch.uint8)
+    plain = torch.empty(tensor.shape, dtype=tensor.dtype)
+    plain.copy_(tensor.detach().resolve_conj().resolve_neg())
+    return plain.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def assert_same(raw: Any, live: Any, path: str = "") -> int:
@@ -29,3 +39,9 @@ def assert_same(raw: Any, live: Any, path: str = "") -> int:
     assert type(raw) is type(live), path
     assert raw == live, path
     return 1
+
+
+def assert_same_tensors(root: Any, wanted: Mapping[str, torch.Tensor]) -> None:
+    """The same names in any order, and every tensor byte for byte."""
+    assert set(root) == set(wanted)
+    assert_same({name: root[name] for name in wanted}, wanted)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.readers.corruption import CHECKPOINTS, DAMAGES, LAYOUTS, ending, run_case
+from tests.readers.corruption import DAMAGES, LAYOUTS, ending, run_case
 from tests.readers.exploring import Watch
 from tests.readers.truly_equal import differing
+from tests.samples import CHECKPOINTS
 
 COUNT = 200
 SEED = 3

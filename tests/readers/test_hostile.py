@@ -19,6 +19,7 @@ from ckptcheck.errors import DamagedCheckpointError
 from ckptcheck.readers.reading import read_raw
 from ckptcheck.state.raw import tensors_in
 from fixtures.hostile import make, pickles, safe, zips
+from tests.readers import large_attacks
 from tests.readers.exploring import Outcome, Watch
 
 HOSTILE = Path(make.__file__).parent
@@ -66,6 +67,39 @@ def ending(watch: Watch, attack: str) -> dict[str, Any]:
 @pytest.mark.parametrize("attack", attacks())
 def test_what_is_made_to_mislead_ends_as_it_must(watch: Watch, attack: str):
     assert ending(watch, attack) == EXPECTED[attack]
+
+
+CODES = {"unreadable": "CK101", "checksum": "CK102", "incomplete": "CK103", "shard-set": "CK107"}
+"""Which rule tells of a flaw."""
+
+
+def flaws_of(expected: dict[str, Any]) -> set[str]:
+    """The flaws that reading came upon, whether it ended there or not."""
+    lax = expected.get("lax", expected)
+    return {expected["flaw"]} if "flaw" in lax else {flaw for flaw, _, _ in lax.get("defects", ())}
+
+
+@pytest.mark.parametrize("attack", attacks())
+def test_check_finds_the_damage_that_reading_comes_upon(watch: Watch, attack: str):
+    outcome = watch("judge", HOSTILE / attack)
+    assert outcome.is_proper, outcome
+    expected = EXPECTED[attack]
+    if expected["ends"] == "refused":
+        assert outcome.kind == "refused"
+        return
+    assert {CODES[flaw] for flaw in flaws_of(expected)} <= set(outcome.found["codes"])
+    if flaws_of(expected):
+        assert outcome.found["verdict"] == "fail"
+
+
+@pytest.mark.parametrize("attack", attacks())
+def test_diff_of_a_file_and_itself_ends_as_reading_it_does(watch: Watch, attack: str):
+    outcome = watch("compare", HOSTILE / attack)
+    assert outcome.is_proper, outcome
+    if EXPECTED[attack]["ends"] == "fine":
+        assert outcome.kind == "refused" or outcome.found["verdict"] != "fail"
+    else:
+        assert outcome.kind == EXPECTED[attack]["ends"]
 
 
 def test_the_files_are_those_that_the_script_makes():
@@ -142,9 +176,18 @@ LARGE: dict[str, Any] = {
 def test_what_is_large_ends_in_time_and_in_bounded_memory(watch: Watch, name: str, tmp_path: Path):
     path = tmp_path / "large.pt"
     path.write_bytes(LARGE[name]())
-    for strict in (True, False):
-        outcome = watch("describe", path, strict)
-        assert outcome.is_proper, outcome
+    outcome = watch("describe", path, False)  # what puts up with damage goes farthest
+    assert outcome.is_proper, outcome
+
+
+@pytest.mark.parametrize("name", [*large_attacks.REFUSED, *large_attacks.READ])
+def test_what_would_unfold_to_more_than_there_is_time_for(watch: Watch, name: str, tmp_path: Path):
+    path = tmp_path / "attack.pt"
+    path.write_bytes({**large_attacks.REFUSED, **large_attacks.READ}[name]())
+    assert path.stat().st_size < 2 << 20
+    outcome = watch("compare", path)
+    assert outcome.is_proper, outcome
+    assert outcome.kind == ("refused" if name in large_attacks.REFUSED else "fine"), outcome
 
 
 def test_a_terabyte_is_described_without_reading_it(watch: Watch, tmp_path: Path):

@@ -11,8 +11,8 @@ from ckptcheck.readers import json_file
 from ckptcheck.readers.json_file import parse_json
 from ckptcheck.readers.reading import read_raw
 from ckptcheck.state.raw import MAX_RAW_DEPTH
+from tests.samples import CHECKPOINTS
 
-CHECKPOINTS = Path("fixtures/checkpoints")
 SAMPLES = [path for path in sorted(CHECKPOINTS.rglob("*.json")) if not path.name.endswith(".index.json")]
 
 

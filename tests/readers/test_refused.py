@@ -7,13 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import save
 
+import ckptcheck
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
+from ckptcheck.finding import Verdict
 from ckptcheck.readers.reader import HEAD_BYTES, Head
 from ckptcheck.readers.reading import read_raw
 from ckptcheck.readers.refused import refusal_of
 from ckptcheck.readers.source import FilePool
+from ckptcheck.state.raw import Flaw
 from tests.readers.zips import zipped
+from tests.samples import CHECKPOINTS
 
 
 def _npy() -> bytes:
@@ -52,7 +58,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("content", "said"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_file_that_is_no_checkpoint_is_told_by_what_it_is(tmp_path: Path, content: bytes, said: str) -> None:
-    path = tmp_path / "model.pt"
+    path = tmp_path / "model.dat"
     path.write_bytes(content)
     source = FilePool().open(path)
     trouble = refusal_of(Head(source, source.head(HEAD_BYTES)))
@@ -78,10 +84,58 @@ def test_what_may_have_been_a_checkpoint_is_damaged(tmp_path: Path, content: byt
         read_raw(path)
 
 
+def _legacy() -> bytes:
+    buffer = io.BytesIO()
+    torch.save({"w": torch.ones(3)}, buffer, _use_new_zipfile_serialization=False)
+    return buffer.getvalue()
+
+
+def _zip() -> bytes:
+    buffer = io.BytesIO()
+    torch.save({"w": torch.ones(3)}, buffer)
+    return buffer.getvalue()
+
+
+def _changed(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 0x01]) + content[place + 1 :]
+
+
+SAFE = save({"w": np.ones(3, np.float32)})
+ONCE = {
+    **{f"byte {n} of a zip": ("model.bak", _changed(_zip(), n), "ends with the directory of a zip") for n in range(4)},
+    **{f"byte {n} of a legacy file": ("model.bak", _changed(_legacy(), n), ".") for n in range(15)},
+    **{f"byte {n} of safetensors": ("model.bak", _changed(SAFE, n), ".") for n in range(8)},
+    **{f"{n} bytes of safetensors": ("model.safetensors", SAFE[:n], ".") for n in range(9)},
+    "noise under a checkpoint's name": ("last.ckpt", bytes(range(128, 256)), "has the name of a checkpoint"),
+    "noise under a trainer's name": ("optimizer_1.bin", bytes(range(128, 256)), "has the name of a checkpoint"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "said"), ONCE.values(), ids=ONCE)
+def test_what_was_a_checkpoint_once_is_damaged(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DamagedCheckpointError, match=said) as caught:
+        read_raw(path)
+    assert caught.value.flaw == Flaw.UNREADABLE
+    assert str(caught.value).startswith(f"{path}: ")
+    result = ckptcheck.check(path)
+    assert (result.verdict, [one.code for one in result.findings]) == (Verdict.FAIL, ["CK101"])
+
+
+@pytest.mark.parametrize("name", ["train.bin", "notes", "image.dat"])
+def test_noise_under_any_other_name_was_none(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(bytes(range(128, 256)))
+    with pytest.raises(CheckpointError, match="no checkpoint of a kind") as caught:
+        read_raw(path)
+    assert not isinstance(caught.value, DamagedCheckpointError)
+
+
 @pytest.mark.parametrize("name", ["03_reject/torchscript.pt", "03_reject/export.pt2"])
 def test_programs_are_told_from_checkpoints(name: str) -> None:
     with pytest.raises(CheckpointError, match=r"program .*no training state"):
-        read_raw(Path("fixtures/checkpoints") / name)
+        read_raw(CHECKPOINTS / name)
 
 
 def test_names_in_a_refusal_are_short_and_escaped(tmp_path: Path) -> None:

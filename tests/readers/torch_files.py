@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ckptcheck.readers.pickles import Pickled, read_pickle
+from ckptcheck.readers.pickle.pickles import Pickled, read_pickle
 from ckptcheck.readers.reading import Reading
-from ckptcheck.readers.torch_zip import read_torch_zip
+from ckptcheck.readers.torch.torch_zip import read_torch_zip
 from ckptcheck.state.raw import Raw, RawTree
 
 

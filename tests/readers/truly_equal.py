@@ -18,6 +18,8 @@ HOUSEKEEPING = ("version", ".format_version", ".storage_alignment", "serializati
 """Members of a torch zip that hold nothing of the user's."""
 TRACKERS = ("latest", "latest_universal", "last_checkpoint")
 """Files that name a checkpoint beside them and hold nothing of it."""
+DESCRIPTIONS = ("config.json", "generation_config.json", "adapter_config.json")
+"""Files that describe the model: a side that has none is not held against one that has."""
 _END = b"PK\5\6"
 
 
@@ -29,7 +31,7 @@ def differing(left: Path, right: Path) -> list[str]:
     found = []
     for file in sorted(files):
         if not (right / file).is_file():
-            if file.name in TRACKERS:
+            if file.name in (*TRACKERS, *DESCRIPTIONS):
                 continue
             found.append(f"{file}: missing")
         else:

@@ -6,8 +6,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from ckptcheck.readers.archives.zip_directory import ZipDirectory, open_zip
 from ckptcheck.readers.source import FilePool, Source
-from ckptcheck.readers.zip_directory import ZipDirectory, open_zip
 
 
 def zipped(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED, comment: bytes = b"") -> bytes:

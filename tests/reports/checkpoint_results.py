@@ -12,7 +12,7 @@ _REST = ("group", "beyond", "other", "left", "right", "left_dtype", "left_shape"
 
 def difference(section: str, parameter: str | None, key: str | None, kind: str = "changed", **more: object) -> dict:
     """An entry of `differences`; every key that is not given is null."""
-    place = {"section": section, "parameter": parameter, "key": key, "kind": kind, "optimizer": None}
+    place = {"section": section, "parameter": parameter, "key": key, "kind": kind, "optimizer": None, "label": None}
     return place | dict.fromkeys((*_NUMBERS, *_REST)) | more
 
 
@@ -27,6 +27,15 @@ def numbers(counts: tuple[int, int], first_at: list[int], max_abs: object, rel_l
     places = {"first_at": first_at, "max_abs_at": first_at}
     sizes = {"max_abs": max_abs, "rel_l2": rel_l2, "max_ulp": ulp, "median_ulp": ulp}
     return {"differing": counts[0], "numel": counts[1]} | places | sizes | none
+
+
+def optimizer_pair(
+    number: int, left: int | None, right: int | None, label: str | None = None, paired_by: str | None = "name"
+) -> dict:
+    """One optimizer that a side has."""
+    labels = (label if place is not None else None for place in (left, right))
+    labels = dict(zip(("left_label", "right_label"), labels, strict=True))
+    return {"optimizer": number, "left": left, "right": right, **labels, "paired_by": paired_by}
 
 
 def _section(name: str, tensors: int, values: int, nbytes: int, **apart: int) -> dict:
@@ -49,6 +58,7 @@ _PARTS = {
     "statistics": True,
     "tolerance": None,
     "cast": None,
+    "optimizers": [optimizer_pair(0, 0, 0)],
     "paired_by": ["name"],
     "sections": [_section("model", 12, 0, 49152), _section("optimizer", 36, 18, 98304), _section("rng", 1, 0, 5056)],
     "groups": [],
@@ -68,7 +78,16 @@ _DIFFERENCES = [
     difference("model", "scale", None, **tensors("float32", []), left=1.5, right=-1.5,
                **numbers((1, 1), [], 3.0, 2.0, 2130706432) | {"sign_flips": 1}),
     difference("optimizer", None, "lr", optimizer=0, group=0, left=0.001, right=0.0005),
-    difference("optimizer", None, "lr", optimizer=1, group=0, left=0.1, right=0.10000000000000002),
+    difference("optimizer", None, "lr", optimizer=1, label="optim_D", group=0, left=0.1, right=0.10000000000000002),
+    difference("optimizer", None, "lr", "added", optimizer=2, group=0, right=0.1),
+    difference("optimizer", "fc.bias", "group", "moved", optimizer=0, group=0, left=0, right=1),
+    difference("optimizer", "new.bias", "group", "moved", optimizer=0, group=1, right=1),
+    difference("optimizer", None, "param_groups", "moved", optimizer=1, label="optim_D",
+               left="group 0: a, b", right="group 0: b, a"),
+    difference("optimizer", "fc.weight", "step", optimizer=0, group=0, **tensors("float32", []), left=5.0, right=10.0,
+               **numbers((1, 1), [], 5.0, 1.0, 8388608)),
+    difference("optimizer", "fc.bias", "exp_avg", "moved", optimizer=0, group=0, **tensors("float32", [64]),
+               other="optimizer 1/fc.bias/exp_avg"),
     difference("optimizer", "fc.weight", "exp_avg", optimizer=0, group=0, **tensors("float32", [64, 64]),
                **numbers((1, 4096), [0, 17], 1.16e-10, 2.3e-9, 1)),
     difference("optimizer", "fc.weight", "exp_avg_sq", optimizer=0, group=0, **tensors("float32", [64, 64]),
@@ -76,6 +95,7 @@ _DIFFERENCES = [
     *(difference("optimizer", f"blocks.{number}.bias", key, "removed", optimizer=0, group=1, left_dtype="float32",
                  left_shape=[64]) for number in range(6) for key in ("exp_avg", "exp_avg_sq")),
     difference("rng", None, "numpy", "added", right="('MT19937', ...)"),
+    difference("rng", None, "python", differing=397, numel=624, left="position 624", right="position 3"),
     difference("progress", None, "epoch", left=3, right=4),
 ]  # fmt: skip
 DIFFERENT = Result(
@@ -87,13 +107,23 @@ DIFFERENT = Result(
         "right": _side("run/step_20.pt", "torch-zip", "plain", 20),
         "identical_content": False,
         "identical_content_different_container": False,
-        "tolerance": {"rtol": 0.0, "atol": 0.0, "roles": {"state:bfloat16": {"rtol": 0.01, "atol": 1e-06}}},
+        "tolerance": {
+            "rtol": 0.0,
+            "atol": 0.0,
+            "applies_to": [],
+            "roles": {"state:bfloat16": {"rtol": 0.01, "atol": 1e-06}},
+        },
         "cast": {"dtype": "bfloat16", "equal": 3},
+        "optimizers": [
+            optimizer_pair(0, 0, 0, "optim_G"),
+            optimizer_pair(1, 1, 1, "optim_D", "position"),
+            optimizer_pair(2, None, 2, paired_by=None),
+        ],
         "paired_by": ["name", "position"],
         "sections": [
             _section("model", 12, 0, 49152, differing=5),
-            _section("optimizer", 24, 18, 98304, differing=4, removed=12) | {"tolerated": 3},
-            _section("rng", 1, 0, 5056, added=1),
+            _section("optimizer", 24, 18, 98304, differing=6, removed=12, added=1) | {"tolerated": 3},
+            _section("rng", 1, 1, 5056, differing=1, added=1),
             _section("progress", 0, 2, 0, differing=1),
         ],
         "groups": [

@@ -81,7 +81,7 @@ DIFFERENCE = NUMBERS | {
     "optimizer": or_null(count), "signed_zeros": or_null(count), "nan_payloads": or_null(count),
     "rounded_through": or_null(said), "group": or_null(count), "beyond": or_null(count), "other": or_null(said),
     "left": or_null(scalar), "right": or_null(scalar), "left_dtype": or_null(said), "right_dtype": or_null(said),
-    "left_shape": or_null(index), "right_shape": or_null(index),
+    "left_shape": or_null(index), "right_shape": or_null(index), "label": or_null(said),
 }  # fmt: skip
 LAYOUT = {"container": said, "convention": or_null(said)}
 SIDE = {"path": said, "layout": lambda value: not list(_record(value, LAYOUT, "")), "bytes": count,
@@ -96,6 +96,9 @@ VALUE = {"section": SECTIONS.__contains__, "name": or_null(text), "key": or_null
          "optimizer": or_null(count), "group": or_null(count), "digest": or_null(said)}  # fmt: skip
 GROUP = {"optimizer": count, "group": count, "parameters": lambda value: isinstance(value, list),
          "hyperparameters": lambda value: isinstance(value, dict)}  # fmt: skip
+OPTIMIZER_PAIR = {"optimizer": count, "left": or_null(count), "right": or_null(count), "left_label": or_null(said),
+                  "right_label": or_null(said),
+                  "paired_by": ("name", "position", "none", None).__contains__}  # fmt: skip
 REGROUPED = {"parameter": said, "optimizer": count, "left_group": or_null(count), "right_group": or_null(count)}
 FILE = {"path": text, "bytes": count, "container": said, "checksums": ("on", "off", "in part").__contains__}
 GLOBAL = {"file": text, "name": said, "danger": ("unknown", "runs-code").__contains__, "count": count}
@@ -103,6 +106,7 @@ TABLES = {
     "diff": {
         "sections": SECTION | dict.fromkeys(("differing", "added", "removed", "tolerated"), count),
         "differences": DIFFERENCE,
+        "optimizers": OPTIMIZER_PAIR,
         "groups": REGROUPED,
     },
     "inspect": {

@@ -19,6 +19,7 @@ from tests.reports.checkpoint_results import (
     difference,
     hostile,
     numbers,
+    optimizer_pair,
     tensors,
 )
 
@@ -116,8 +117,10 @@ def test_without_statistics_tensors_are_named_in_one_row():
 
 @pytest.mark.parametrize(("paired", "said"), [("position", "by position"), ("none", "not at all")])
 def test_a_pairing_without_names_is_said(paired, said):
-    text = render(replace(MATCHING, parts=MATCHING.parts | {"paired_by": ["name", paired]}), Page())
-    assert f"Paired       optimizer 1 {said}: a side has no parameter names" in text
+    pairs = [optimizer_pair(0, 0, 0), optimizer_pair(1, 1, 1, paired_by=paired)]
+    text = render(replace(MATCHING, parts=MATCHING.parts | {"optimizers": pairs}), Page())
+    assert f"Paired       optimizer 1 {said}: a side has no parameter names that are certain" in text
+    assert "optimizer 0" not in text
 
 
 def test_what_could_not_be_read_keeps_the_rest_from_passing():

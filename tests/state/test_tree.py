@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckptcheck.state.tree import MAX_DEPTH, MAX_SPLIT, canonical, flatten, is_long_plain, is_plain, join
+from ckptcheck.state.tree import MAX_DEPTH, MAX_SPLIT, Beside, canonical, flatten, is_long_plain, is_plain, join
 
 
 class Colour(enum.Enum):
@@ -220,6 +220,43 @@ def test_deep_nesting_is_one_leaf_whatever_its_depth():
 def test_no_leaf_is_lost_where_a_key_spells_anothers_path():
     tree = {"a": {"b": 1}, "a.b": 2, "c": [3], "c[0]": 4}
     assert list(flatten(tree)) == [("a.b", 1), ("a.b (2)", 2), ("c[0]", 3), ("c[0] (2)", 4)]
+
+
+def test_which_leaf_is_marked_does_not_depend_on_the_order_of_the_tree():
+    one = {"a": {"b": 1}, "a.b": 2, "a.b (2)": 3}
+    other = {"a.b (2)": 3, "a.b": 2, "a": {"b": 1}}
+    assert dict(flatten(one)) == dict(flatten(other)) == {"a.b": 1, "a.b (3)": 2, "a.b (2)": 3}
+    assert [path for path, _ in flatten(other)] == ["a.b (2)", "a.b (3)", "a.b"]
+
+
+@pytest.mark.parametrize(
+    ("tree", "paths"),
+    [
+        ({0: "a", 1: "b"}, ["p{0}", "p{1}"]),
+        ({1: "b", 0: "a"}, ["p{1}", "p{0}"]),
+        (["a", "b"], ["p[0]", "p[1]"]),
+        ({1: "b"}, ["p[1]"]),
+        ({0: "a", 2: "b"}, ["p[0]", "p[2]"]),
+        ({0: "a", "1": "b"}, ["p[0]", "p.1"]),
+        ({False: "a"}, ["p[False]"]),
+        ({0: {0: [1]}}, ["p{0}{0}[0]"]),
+    ],
+)
+def test_a_mapping_with_the_positions_of_a_list_for_keys_is_told_from_one(tree, paths):
+    assert [path for path, _ in flatten(tree, "p")] == paths
+
+
+def test_what_is_beside_a_value_stands_under_its_path():
+    tree = {"w": Beside([1, Beside(2, {"deep": {"x": 3}})], {"s": 4, "<class>": "C"}), "v": 5}
+    assert list(flatten(tree)) == [
+        ("w[0]", 1), ("w[1]", 2), ("w[1].deep.x", 3), ("w.s", 4), ("w.<class>", "C"), ("v", 5)
+    ]  # fmt: skip
+    taken = {"w": Beside(1, {"s": 2}), "w.s": 3}
+    assert dict(flatten(taken)) == {"w": 1, "w.s": 2, "w.s (2)": 3}
+
+
+def test_a_greater_depth_is_walked_where_it_is_asked_for():
+    assert list(flatten(nested(MAX_DEPTH), depth=MAX_DEPTH + 1)) == [("[0]" * (MAX_DEPTH + 1), 1)]
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,12 +1,17 @@
 """Members verified in threads, and what `check` says of files that are whole, damaged or absent."""
 
+import shutil
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import ckptcheck
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
 from ckptcheck.finding import Verdict
+from ckptcheck.reports import text
+from ckptcheck.reports.page import Page
 from ckptcheck.state.raw import Defect, Flaw, Member, RawTree
 from ckptcheck.verdict.checking import THREADS, check_files, files_part, verify_members
 
@@ -131,3 +136,131 @@ def test_what_is_no_checkpoint_is_refused(tmp_path):
 def test_what_is_absent_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="no such file"):
         check(tmp_path / "absent")
+
+
+def told(result) -> list[str]:
+    """The lines of the report, joined where they were wrapped."""
+    return text.render(result, Page(width=4_000)).splitlines()
+
+
+CHECKPOINTS = ROOT / "fixtures" / "checkpoints"
+
+
+def test_what_was_checked_is_named():
+    path = CHECKPOINTS / "04_hf_trainer" / "checkpoint-2"
+    result = check(path)
+    assert (result.parts["path"], result.parts["chosen"]) == (str(path), None)
+    assert f"Checked      {path}" in told(result)
+
+
+def test_of_a_run_the_chosen_checkpoint_is_named_and_how_many_there_are(tmp_path):
+    run = Path(shutil.copytree(CHECKPOINTS / "04_hf_trainer", tmp_path / "run"))
+    shutil.copytree(run / "checkpoint-2", run / "checkpoint-3")
+    result = check(run)
+    assert result.parts["path"] == str(run / "checkpoint-4")
+    assert result.parts["chosen"] == {"reason": "the newest", "of": 3, "skipped": []}
+    assert f"Checked      {run / 'checkpoint-4'}, the newest of 3; name another to check it" in told(result)
+    (run / "checkpoint-4" / "trainer_state.json").unlink()
+    lines = told(check(run))
+    assert f"Checked      {run / 'checkpoint-3'}, the newest that is whole, one of 3; name another to check it" in lines
+    assert any(line.startswith("             passed over: checkpoint-4: trainer_state.json") for line in lines)
+
+
+def test_the_only_checkpoint_of_a_run_has_no_other_to_name():
+    path = CHECKPOINTS / "05_hf_trainer_peft"
+    assert f"Checked      {path / 'checkpoint-2'}, the newest" in told(check(path))
+
+
+def test_a_damaged_checkpoint_is_named_too(tmp_path):
+    path = cut(tmp_path)
+    assert f"Checked      {path}" in told(check(path))
+
+
+def files_in(path: Path) -> dict[str, str]:
+    return {one["path"]: one["checksums"] for one in check(path).parts["files"]}
+
+
+def test_the_files_of_a_set_of_shards_are_the_shards_and_their_index():
+    there = {path.name for path in MODEL.iterdir()}
+    assert files_in(MODEL) == dict.fromkeys(there, "off")
+    assert sum(one["bytes"] for one in check(MODEL).parts["files"]) == sum(p.stat().st_size for p in MODEL.iterdir())
+
+
+def test_the_files_of_a_distributed_checkpoint_are_its_slices_and_their_description():
+    path = CHECKPOINTS / "08_dcp" / "dcp_fsdp2"
+    found = files_in(path)
+    assert found == {one.name: "off" if one.name == ".metadata" else "on" for one in path.iterdir()}
+    assert {one["path"]: one["bytes"] for one in check(path).parts["files"]} == {
+        one.name: one.stat().st_size for one in path.iterdir()
+    }
+
+
+def test_the_files_of_ranks_that_were_joined_are_named_as_they_lie(tmp_path):
+    names = ["fsdp2_dtensor_rank0.pt", "fsdp2_dtensor_rank1.pt"]
+    for name in names:
+        shutil.copy(CHECKPOINTS / "09_fsdp_ddp" / name, tmp_path)
+    assert files_in(tmp_path) == dict.fromkeys(names, "on")
+
+
+def test_bytes_that_were_only_parsed_are_named_and_not_called_whole(tmp_path):
+    folder = Path(shutil.copytree(CHECKPOINTS / "06_accelerate_bin" / "checkpoint_1", tmp_path / "checkpoint_1"))
+    assert told(check(folder))[0] == "PASS  the files are whole"
+    (folder / "config.json").write_text('{"hidden_size": 4}')
+    result = check(folder)
+    lines = told(result)
+    assert lines[0] == "PASS  no damage found; some bytes carry no checksum"
+    assert "             only parsed, no checksums in: config.json" in lines
+    assert [(one.code, one.reason) for one in result.not_judged] == [
+        ("CK102", "18 bytes carry no checksum: config.json")
+    ]
+
+
+def test_the_bytes_of_metadata_carry_no_checksum():
+    path = CHECKPOINTS / "08_dcp" / "dcp_plain"
+    result = check(path)
+    nbytes = (path / ".metadata").stat().st_size
+    assert told(result)[0] == "PASS  no damage found; some bytes carry no checksum"
+    assert [one.reason for one in result.not_judged] == [f"{nbytes} bytes carry no checksum: .metadata"]
+
+
+def test_the_checksums_of_an_archive_are_held_against_its_json_too(tmp_path):
+    path = tmp_path / "ppo.zip"
+    content = bytearray((CHECKPOINTS / "13_sb3" / "sb3_ppo.zip").read_bytes())
+    assert check(CHECKPOINTS / "13_sb3" / "sb3_ppo.zip").not_judged == ()
+    with zipfile.ZipFile(CHECKPOINTS / "13_sb3" / "sb3_ppo.zip") as archive:
+        begin = archive.getinfo("data").header_offset + 30 + len("data")
+    content[content.index(b"0.99", begin) + 2] ^= 1  # a digit
+    path.write_bytes(content)
+    result = check(path)
+    assert result.verdict is Verdict.FAIL
+    assert [one.code for one in result.findings] == ["CK102"]
+
+
+def test_a_set_of_shards_beside_a_single_file_is_left_over(tmp_path):
+    folder = Path(shutil.copytree(MODEL, tmp_path / "model"))
+    shutil.copy(CHECKPOINTS / "04_hf_trainer" / "checkpoint-2" / "model.safetensors", folder)
+    result = check(folder)
+    (found,) = result.findings
+    assert (found.code, found.where.path) == ("CK107", "model.safetensors.index.json")
+    assert "beside model.safetensors" in found.message
+    inspected = ckptcheck.inspect(folder)
+    assert any("beside model.safetensors" in note for note in inspected.parts["notes"])
+    assert inspected.parts["tensors"]
+
+
+def test_bytes_behind_the_end_of_a_file_are_told_and_are_no_finding(tmp_path):
+    path = Path(shutil.copy(next((ROOT / "fixtures" / "hostile" / "zip").glob("sound.pt")), tmp_path / "longer.pt"))
+    assert "trailing_bytes" not in check_files(path, ("CK",), (), "error").parts["files"][0]
+    path.write_bytes(path.read_bytes() + b"junk" * 10)
+    result = check_files(path, ("CK",), (), "error")
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+    assert result.parts["files"][0]["trailing_bytes"] == 40
+    assert "Not read     40 bytes behind the end of the file" in text.render(result, Page())
+
+
+def test_bytes_behind_the_end_are_told_of_the_file_in_a_folder(tmp_path):
+    folder = Path(shutil.copytree(CHECKPOINTS / "04_hf_trainer" / "checkpoint-2", tmp_path / "run"))
+    path = folder / "optimizer.pt"
+    path.write_bytes(path.read_bytes() + b"junk")
+    rows = check_files(folder, ("CK",), (), "error").parts["files"]
+    assert {row["path"]: row["trailing_bytes"] for row in rows if "trailing_bytes" in row} == {"optimizer.pt": 4}

@@ -247,3 +247,35 @@ def test_names_that_the_user_gives_name_the_numbered(tmp_path):
 def test_a_view_that_keeps_its_whole_storage_is_bloat():
     (row,) = ckptcheck.inspect(SAMPLES / "02_torch_edge" / "view_bloat.pt").parts["storage_bloat"]
     assert (row["bytes"], row["used_bytes"]) == (10_000, 200)
+
+
+def model_folder(folder: Path, config: dict[str, object] | None) -> Path:
+    folder.mkdir()
+    save_file({"w": torch.arange(6.0)}, folder / "model.safetensors")
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_a_description_of_the_model_is_not_held_against_weights_without_one(tmp_path):
+    described, bare = model_folder(tmp_path / "described", {"layers": 2}), model_folder(tmp_path / "bare", None)
+    for sides in ((described, bare), (bare, described)):
+        found = ckptcheck.diff(*sides)
+        assert found.verdict is Verdict.PASS
+        assert any("only one side has config" in str(note) for note in found.parts["notes"])
+
+
+def test_two_descriptions_of_the_model_are_compared(tmp_path):
+    found = ckptcheck.diff(*(model_folder(tmp_path / str(layers), {"layers": layers}) for layers in (2, 3)))
+    assert found.verdict is Verdict.FAIL
+    assert [row["key"] for row in found.parts["differences"]] == ["config.layers"]
+
+
+@pytest.mark.parametrize(("sample", "layout", "verified"), [
+    ("15_safetensors_sharded/sharded", {"container": "safetensors-sharded", "convention": "plain"}, False),
+    ("04_hf_trainer/checkpoint-2", {"container": "folder", "convention": "hf-trainer"}, True),
+])  # fmt: skip
+def test_check_says_layout_and_writer(sample, layout, verified):
+    found = ckptcheck.check(SAMPLES / sample)
+    assert found.parts["layout"] == layout
+    assert (found.compared.bytes > 0) == verified

@@ -5,15 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from ckptcheck.comparison.checkpoint_diff import CheckpointDiff, DiffOptions, Kind, Regrouped, Row, SectionSummary
+from ckptcheck.comparison.checkpoint_diff import (
+    CheckpointDiff,
+    DiffOptions,
+    Kind,
+    OptimizerPair,
+    Regrouped,
+    Row,
+    SectionSummary,
+)
 from ckptcheck.comparison.tensor_difference import TensorDifference
 from ckptcheck.errors import UsageError
 from ckptcheck.finding import Compared, Finding, Place, Severity, Verdict
 from ckptcheck.reports.json import document
 from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.state.training_state import Entry
+from ckptcheck.verdict.difference_rows import difference_row
 from ckptcheck.verdict.inspection import MAX_TEXT
-from ckptcheck.verdict.two_checkpoints import Gate, Judged, check_question, difference_row, result_of
+from ckptcheck.verdict.two_checkpoints import Gate, Judged, check_question, result_of
 from tests.reports.checkpoint_results import DIFFERENT
 from tests.reports.contract import breaches
 from tests.verdict.made import CHECKPOINT, entry, floats, plain, tensor
@@ -98,6 +107,35 @@ def test_the_json_keeps_the_contract():
     assert told["groups"] == [{"parameter": "w", "optimizer": 0, "left_group": None, "right_group": 1}]
 
 
+@pytest.mark.parametrize(("value", "told"), [
+    ("nan:7ff8000000000000", "nan"), ("inf", "inf"), ("-inf", "-inf"), ("None", None), ("'None'", "'None'"),
+    ("'nan:7ff8'", "'nan:7ff8'"), (float("nan"), "nan"), (float("-inf"), "-inf"), (True, True),
+])  # fmt: skip
+def test_values_that_json_has_not_are_told_as_the_contract_says(value, told):
+    rows = (replace(MOVED, left=plain(value), right=plain(1)), replace(MOVED, left=plain(1), right=plain(value)))
+    one, other = document(result(replace(SAME, rows=rows)))["differences"]
+    assert (one["left"], one["right"]) == (told, 1)
+    assert (other["left"], other["right"]) == (1, told)
+
+
+def test_the_optimizers_of_both_sides_are_told_with_their_labels():
+    pairs = (OptimizerPair(0, 0, 1, "G", "gen", "name"), OptimizerPair(1, None, 0, "", "D"))
+    row = Row("optimizer", None, "lr", Kind.ADDED, None, plain(0.1), 1, 0)
+    told = document(result(replace(SAME, rows=(row,), optimizers=pairs)))
+    assert told["optimizers"] == [
+        {"optimizer": 0, "left": 0, "right": 1, "left_label": "G", "right_label": "gen", "paired_by": "name"},
+        {"optimizer": 1, "left": None, "right": 0, "left_label": None, "right_label": "D", "paired_by": None},
+    ]
+    assert told["differences"][0]["label"] == "D"
+    assert breaches(told) == []
+
+
+def test_of_a_tensor_of_one_element_both_numbers_are_told():
+    sides = (entry(tensor(floats(value), ())) for value in (5.0, 10.0))
+    row = difference_row(Row("optimizer", "w", "step", Kind.CHANGED, *sides, 0, 0, DIFFERENCE))
+    assert (row["left"], row["right"]) == (5.0, 10.0)
+
+
 def test_of_long_texts_the_part_that_differs_is_shown():
     left, right = "x" * 1000 + "A" + "y" * 1000, "x" * 1000 + "B" + "y" * 1000
     row = difference_row(replace(MOVED, left=plain(left), right=plain(right)))
@@ -114,8 +152,10 @@ def test_a_long_text_on_one_side_is_cut():
 def test_the_tolerance_is_echoed():
     options = DiffOptions(rtol=0.1, tolerances={"state:bfloat16": (0.01, 1e-6)})
     assert result(SAME, options).parts["tolerance"] == {
-        "rtol": 0.1, "atol": 0.0, "roles": {"state:bfloat16": {"rtol": 0.01, "atol": 1e-6}},
+        "rtol": 0.1, "atol": 0.0, "applies_to": ["param", "buffer", "grad", "state", "ema"],
+        "roles": {"state:bfloat16": {"rtol": 0.01, "atol": 1e-6}},
     }  # fmt: skip
+    assert result(SAME, DiffOptions(tolerances={"hyper": (0.1, 0.0)})).parts["tolerance"]["applies_to"] == []
     assert result(SAME).parts["tolerance"] is None
 
 
@@ -124,6 +164,7 @@ def test_the_tolerance_is_echoed():
     (DiffOptions(rtol=-1.0), Gate(), "--rtol and --atol"),
     (DiffOptions(tolerances={"state": (float("nan"), 0.0)}), Gate(), "--tolerance state"),
     (DiffOptions(tolerances={"exp_avg:bfloat16": (0.1, 0.0)}), Gate(), "there is no such role"),
+    (DiffOptions(tolerances={"rng": (0.1, 0.0)}), Gate(), "there is no such role"),
 ])  # fmt: skip
 def test_a_wrong_question_is_refused(options, gate, said):
     with pytest.raises(UsageError, match=said):

@@ -1,0 +1,1 @@
+"""Zip and tar archives: their directories, their members, and the checkpoints in them."""

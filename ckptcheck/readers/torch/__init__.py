@@ -1,0 +1,1 @@
+"""The three files that torch.save has written over the years."""
