@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ckptcheck"
-HEAVY = {"torch", "numpy", "rich", "deepdiff", "safetensors", "xxhash"}
+HEAVY = {"torch", "numpy", "rich", "safetensors", "xxhash"}
 
 OUTSIDE_KNOWN_TO = {
     "ckptcheck.state": {"torch"},

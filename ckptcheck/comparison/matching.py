@@ -74,9 +74,9 @@ def _ties(*states: TrainingState) -> dict[str, tuple[str, ...]]:
     for state in states:
         for name, parameter in state.parameters.items():
             if parameter.aliases:
-                together = tuple(
-                    dict.fromkeys(known for one in (name, *parameter.aliases) for known in ties.get(one, (one,)))
-                )
+                names = (name, *parameter.aliases)
+                known = {id(tie): tie for one in names if (tie := ties.get(one)) is not None}  # each tie once
+                together = tuple(dict.fromkeys(one for tie in (*known.values(), names) for one in tie))
                 ties.update(dict.fromkeys(together, together))
     return ties
 

@@ -46,6 +46,7 @@ def pair_models(left: Names, right: Names, pairing: Pairing) -> None:
         if name not in taken:
             pairing.pairs.append(Pair("model", name, None, None, entry, role))
     _note_ties(left, right, partner, pairing)
+    _pair_unlike_aliases(left, right, partner, pairing)
 
 
 def _partners(left: Names, right: Names, pairing: Pairing) -> dict[str, str]:
@@ -84,6 +85,26 @@ def _note_ties(left: Names, right: Names, partner: Mapping[str, str], pairing: P
             pairing.notes.append(f"tied on the {side} only: {listed(broken)}")
         if dropped:
             pairing.notes.append(f"tied names that only the {side} keeps: {listed(dropped)}")
+
+
+def _pair_unlike_aliases(left: Names, right: Names, partner: Mapping[str, str], pairing: Pairing) -> None:
+    """Names of one tied tensor that each side alone has: a file may drop an alias, but not keep another one."""
+    ours, theirs = _names_by_owner(left), _names_by_owner(right)
+    for name, found in partner.items():
+        lost = [one for one in ours[name] if right.find(one) is None]
+        new = [one for one in theirs[found] if left.find(one) is None]
+        if lost and new:
+            entry, role = left.owners[name]
+            other, other_role = right.owners[found]
+            pairing.pairs.extend(Pair("model", one, None, entry, None, role) for one in lost)
+            pairing.pairs.extend(Pair("model", one, None, None, other, other_role) for one in new)
+
+
+def _names_by_owner(names: Names) -> dict[str, list[str]]:
+    found = {owner: [owner] for owner in names.owners}
+    for alias, owner in names.owner_of.items():
+        found[owner].append(alias)
+    return found
 
 
 def listed(names: Iterable[str]) -> str:

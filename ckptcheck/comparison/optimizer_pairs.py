@@ -1,5 +1,6 @@
 """Two optimizers, paired by parameter name, or by position where a side has no names that are certain."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +15,7 @@ from ckptcheck.state.training_state import Entry, Group, Optimizer
 GROUPS_SHOWN: Final = 3
 MEMBERS_SHOWN: Final = 3
 """Groups, and members of each, in which an order is told."""
+SIZES_SHOWN: Final = 6
 _NOBODY: Final = Optimizer(None, ())
 
 
@@ -54,6 +56,9 @@ def _pair_two(
     _pair(number, one, other, match, pairing)
     pairing.left_group_of.update(((number, right_group), group) for right_group, group in match.left_of.items())
     called = on_left[0].labels[on_left[1]] or number
+    if one.groups and other.groups and _unlike_sizes(one, other, members=names.paired_by == "none"):
+        ours, theirs = (Entry(None, None, value=_sizes(side)) for side in (one, other))
+        pairing.reordered.append(Row("optimizer", None, ORDER_KEY, Kind.CHANGED, ours, theirs, number))
     if names.paired_by == "none":
         nameless = "left" if namings[0].source is NameSource.NONE else "right"
         pairing.not_compared.append(_incomparable(called, one, other, nameless))
@@ -73,6 +78,19 @@ def group_of(optimizer: Optimizer) -> dict[str, int]:
             if member is not None:
                 found.setdefault(member, place)
     return found
+
+
+def _unlike_sizes(left: Optimizer, right: Optimizer, *, members: bool) -> bool:
+    """Whether the sides have another number of groups; where `members` cannot be told by name, of members too."""
+    counts = [[len(group.members) for group in one.groups] for one in (left, right)]
+    return len(counts[0]) != len(counts[1]) or (members and sorted(counts[0]) != sorted(counts[1]))
+
+
+def _sizes(optimizer: Optimizer) -> str:
+    """Said of the groups: "2 groups of 3, 1 parameters"."""
+    sizes = [str(len(group.members)) for group in optimizer.groups]
+    more = ", ..." if len(sizes) > SIZES_SHOWN else ""
+    return f"{len(sizes)} group{'' if len(sizes) == 1 else 's'} of {', '.join(sizes[:SIZES_SHOWN])}{more} parameters"
 
 
 def _incomparable(called: str | int, left: Optimizer, right: Optimizer, nameless: str) -> str:
@@ -133,15 +151,38 @@ def _compare_members(
         for name in dict.fromkeys((*ours, *theirs))
         if ours.get(name, -1) != match.left_of.get(theirs.get(name, -1), -2)
     ]
+    moved += _repeated(number, optimizers, match, {one.parameter for one in moved})
     pairing.regrouped.extend(moved)
     if moved or match.same_order:
         return
-    if binds:
+    if binds and len(optimizers[0].groups) == len(optimizers[1].groups):
         pairing.reordered.append(_order_row(number, *optimizers))
     elif any(one != other for other, one in match.left_of.items()):
         pairing.notes.append(f"optimizer {called}: its groups stand in another order; they are paired by their members")
     else:
         pairing.notes.append(f"optimizer {called}: parameters stand in another order in its groups; paired by name")
+
+
+def _repeated(
+    number: int, optimizers: tuple[Optimizer, Optimizer], match: GroupMatch, known: set[str]
+) -> list[Regrouped]:
+    """Memberships that only one side has beside those that both do: a parameter in two groups, or twice in one."""
+    ours, theirs = (_memberships(one) for one in optimizers)
+    group_on_right = {one: other for other, one in match.left_of.items()}
+    answering = Counter({(name, match.left_of.get(group, -1)): count for (name, group), count in theirs.items()})
+    left_only = [Regrouped(name, number, group, None) for name, group in ours - answering if name not in known]
+    right_only = [
+        Regrouped(name, number, None, group_on_right.get(group))
+        for name, group in answering - ours
+        if name not in known
+    ]
+    return left_only + right_only
+
+
+def _memberships(optimizer: Optimizer) -> Counter[tuple[str, int]]:
+    """How often each parameter stands in each group."""
+    groups = enumerate(optimizer.groups)
+    return Counter((member, place) for place, group in groups for member in group.members if member is not None)
 
 
 def membership_rows(regrouped: Sequence[Regrouped]) -> Iterator[Row]:

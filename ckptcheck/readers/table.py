@@ -5,7 +5,7 @@ from typing import Final
 from ckptcheck.readers.archives.tar_archive import GzipTar, TarArchive
 from ckptcheck.readers.archives.zip_archive import ZipArchive
 from ckptcheck.readers.dcp.dcp import Dcp
-from ckptcheck.readers.folder import Folder
+from ckptcheck.readers.folders.folder import Folder
 from ckptcheck.readers.folders.run_folder import RunFolder
 from ckptcheck.readers.folders.store_folder import StoreFolder
 from ckptcheck.readers.json_file import JsonFile

@@ -104,6 +104,11 @@ def is_order(one: Entry) -> bool:
     return is_membership(one) and one.get("parameter") is None and one.get("key") == _ORDER
 
 
+def is_size(one: Entry) -> bool:
+    """Tell whether an entry is about how many param groups there are, or how many members they have."""
+    return one.get("kind") == "changed" and one.get("parameter") is None and one.get("key") == _ORDER
+
+
 def moved(one: Entry) -> str:
     """Return from where to where content went; the key is told on both sides."""
     other, key = words.scalar(one.get("other")), one.get("key")

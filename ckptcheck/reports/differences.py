@@ -8,7 +8,16 @@ from ckptcheck.finding import Json, Result, Verdict
 from ckptcheck.reports import words
 from ckptcheck.reports.contents import strings
 from ckptcheck.reports.difference_margin import about_groups, measure, one_sided, only_names_of_the_run
-from ckptcheck.reports.difference_words import changed, is_membership, is_order, is_tensor, moved, name, reshaped
+from ckptcheck.reports.difference_words import (
+    changed,
+    is_membership,
+    is_order,
+    is_size,
+    is_tensor,
+    moved,
+    name,
+    reshaped,
+)
 from ckptcheck.reports.distances import Entry, entries_of
 from ckptcheck.reports.files import layout_in_words
 from ckptcheck.reports.findings import other_findings
@@ -65,6 +74,8 @@ def _differing(result: Result) -> list[str]:
         said.append(f"param groups ({words.counted(len(groups), 'parameter')})")
     if any(map(is_order, entries_of(result, "differences"))):
         said.append("the order of param groups")
+    if any(map(is_size, entries_of(result, "differences"))):
+        said.append("the sizes of param groups")
     return said
 
 

@@ -1,10 +1,9 @@
 """Full statistics of two tensors against a plain comparison of their bytes: `python bench_tensor_statistics.py [MB]`.
 
 Prints milliseconds, nanoseconds an element, and the ratio to `bytes == bytes` on an equal pair in the same run,
-both single-threaded in memory; then the time of a diff of many small tensors and the import of deepdiff.
+both single-threaded in memory; then the time of a diff of many small tensors.
 """
 
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -71,9 +70,6 @@ def main() -> None:
     spec = TensorSpec("float32", (1024,))
     many_s = best_s(lambda: [compare_bytes(memoryview(a), memoryview(b), spec, spec) for a, b in small])
     print(f"a float32 tensor of 1024 elements: {many_s / len(small) * 1e6:.0f} us")
-    start = best_s(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True))
-    deepdiff = best_s(lambda: subprocess.run([sys.executable, "-c", "import deepdiff"], check=True))
-    print(f"import of deepdiff: {(deepdiff - start) * 1e3:.0f} ms")
 
 
 if __name__ == "__main__":

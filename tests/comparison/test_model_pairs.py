@@ -52,3 +52,17 @@ def test_optimizer_state_under_another_name_of_a_tied_parameter_is_found():
     left = checkpoint({"emb": torch.ones(6)}, optimizer([["emb"]], {"emb": state}), ties=tie)
     right = checkpoint({"emb": torch.ones(6)}, optimizer([["head"]], {"head": state}), ties=tie)
     assert diff(left, right).same_content
+
+
+def test_another_alias_of_a_tied_tensor_is_a_difference_for_a_strict_load_fails_on_it():
+    shared = torch.arange(6.0)
+    left, right = (checkpoint({"emb": shared}, ties={"emb": [alias]}) for alias in ("head", "out"))
+    found = diff(left, right)
+    assert not found.same_content
+    names = {row.parameter for row in found.rows} | {row.other for row in found.rows}
+    assert {"head", "out"} <= names
+
+
+def test_thousands_of_names_of_one_tensor_are_paired():
+    many = checkpoint({"emb": torch.arange(6.0)}, ties={"emb": [f"tied{place}" for place in range(5_000)]})
+    assert diff(many, many).same_content

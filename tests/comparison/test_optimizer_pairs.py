@@ -205,3 +205,22 @@ def test_an_optimizer_that_one_side_lacks_is_removed_as_a_whole():
 def test_a_number_is_the_same_as_a_tensor_that_holds_it(left, right, same, noted):
     found = diff(trained({"fc.weight": {"step": left}}), trained({"fc.weight": {"step": right}}))
     assert (found.same_content, bool(found.notes)) == (same, noted)
+
+
+@pytest.mark.parametrize("groups", [
+    [("fc.weight", "fc.bias"), ("out.weight", "fc.bias")],
+    [("fc.weight", "fc.bias", "fc.bias"), ("out.weight",)],
+])  # fmt: skip
+def test_a_parameter_in_a_second_group_or_twice_in_one_is_a_difference(groups):
+    one, other = trained(), trained(groups=groups)
+    for found in (diff(one, other), diff(other, one)):
+        assert not found.same_content
+        assert {row.parameter for row in found.regrouped} == {"fc.bias"}
+
+
+def test_a_group_without_members_or_values_is_a_difference():
+    one, other = trained(), trained(groups=[*GROUPS, ()])
+    (row,) = (row for row in diff(one, other).rows if row.key == "param_groups")
+    assert (row.key, row.kind, row.left.value, row.right.value) == (
+        "param_groups", Kind.CHANGED, "2 groups of 2, 1 parameters", "3 groups of 2, 1, 0 parameters"
+    )  # fmt: skip

@@ -138,6 +138,16 @@ def describe(path: str, strict: bool = True) -> dict[str, Any]:
     return {"nbytes": raw.nbytes} | _explained(raw)
 
 
+CODES = {"unreadable": "CK101", "checksum": "CK102", "incomplete": "CK103", "shard-set": "CK107"}
+"""Which rule tells of a flaw."""
+
+
+def flaws_of(expected: dict[str, Any]) -> set[str]:
+    """The flaws that reading came upon, whether it ended there or not."""
+    lax = expected.get("lax", expected)
+    return {expected["flaw"]} if "flaw" in lax else {flaw for flaw, _, _ in lax.get("defects", ())}
+
+
 JOBS: dict[str, Callable[..., dict[str, Any]]] = {
     "explore": explore,
     "describe": describe,

@@ -1,10 +1,13 @@
 """Checkpoints of less than 2 MB whose reading would take gigabytes or minutes, were it not bounded."""
 
+import json
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
+from pathlib import Path
 
+from fixtures.hostile import safe, zips
 from fixtures.hostile.pickles import call, integer, listed, proto2, storage, tensor, text
 from fixtures.hostile.zips import torch_zip
 
@@ -78,6 +81,37 @@ def deflated(offsets: list[int], numel: int) -> bytes:
 
 
 LONG = text("A" * 1_000_000)
+
+
+def sparse_safetensors(path: Path) -> None:
+    """1 TB of zeros that takes no room."""
+    header = json.dumps({"a": {"dtype": "U8", "shape": [1 << 40], "data_offsets": [0, 1 << 40]}}).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + (1 << 40))
+
+
+DESCRIBED: dict[str, Attack] = {
+    "four million lists and more": lambda: saved(b"](" + b"]" * 4_100_000 + b"e"),
+    "half a million numbers": lambda: saved(b"](" + b"K\1" * 500_000 + b"e"),
+    "fifty thousand lists": lambda: saved(b"](" + b"]" * 50_000 + b"e"),
+    "three hundred thousand texts": lambda: saved(b"](" + text("abcdefgh") * 300_000 + b"e"),
+    "twenty thousand globals": lambda: saved(b"](" + b"".join(b"cm\nn%d\n" % n for n in range(20_000)) + b"e"),
+    "twenty thousand tensors of one storage": lambda: saved(b"](" + tensor() * 20_000 + b"e", **{"0": bytes(16)}),
+    "two hundred thousand entries of a memo": lambda: saved(
+        b"](" + b"".join(b"Nr" + struct.pack("<I", n) for n in range(200_000)) + b"e"
+    ),
+    "twenty thousand members": lambda: zips.build(
+        [*zips.SOUND, *(zips.member(f"data/x{number}") for number in range(20_000))]
+    ),
+    "a deflated pickle of 128 MB": lambda: zips.build(zips.changed(0, content=bytes(1 << 27), method=8)),
+    "twenty thousand names": lambda: safe.whole(
+        {f"{n}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for n in range(20_000)}, b""
+    ),
+    "a header of 90 MB of spaces": lambda: safe.whole(b"{" + b" " * (90 << 20) + b"}", b""),
+}
+"""What is large, and for the most part not yet beyond a bound; some are larger than 2 MB."""
+
 REFUSED: dict[str, Attack] = {
     "tuples of one hash": lambda: saved(keyed(pair(*one) for one in alike_pairs(60_000))),
     "complex numbers of one hash": lambda: saved(keyed(complex_keys(50_000))),

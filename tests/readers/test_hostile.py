@@ -6,7 +6,6 @@ said of them into fixtures/hostile/expected.json, to be read by somebody before 
 
 import json
 import os
-import struct
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from ckptcheck.readers.reading import read_raw
 from ckptcheck.state.raw import tensors_in
 from fixtures.hostile import make, pickles, safe, zips
 from tests.readers import large_attacks
-from tests.readers.exploring import Outcome, Watch
+from tests.readers.exploring import CODES, Outcome, Watch, flaws_of
 
 HOSTILE = Path(make.__file__).parent
 EXPECTED_FILE = HOSTILE / "expected.json"
@@ -67,16 +66,6 @@ def ending(watch: Watch, attack: str) -> dict[str, Any]:
 @pytest.mark.parametrize("attack", attacks())
 def test_what_is_made_to_mislead_ends_as_it_must(watch: Watch, attack: str):
     assert ending(watch, attack) == EXPECTED[attack]
-
-
-CODES = {"unreadable": "CK101", "checksum": "CK102", "incomplete": "CK103", "shard-set": "CK107"}
-"""Which rule tells of a flaw."""
-
-
-def flaws_of(expected: dict[str, Any]) -> set[str]:
-    """The flaws that reading came upon, whether it ended there or not."""
-    lax = expected.get("lax", expected)
-    return {expected["flaw"]} if "flaw" in lax else {flaw for flaw, _, _ in lax.get("defects", ())}
 
 
 @pytest.mark.parametrize("attack", attacks())
@@ -137,45 +126,10 @@ def test_python_would_run_what_is_said_to_run(tmp_path: Path, monkeypatch: pytes
 # What is too large, or cannot be kept in a repository.
 
 
-def pickled(body: bytes, **storages: bytes) -> bytes:
-    return zips.torch_zip(pickles.proto2(body), storages)
-
-
-def sparse_safetensors(path: Path) -> None:
-    """1 TB of zeros that takes no room."""
-    header = json.dumps({"a": {"dtype": "U8", "shape": [1 << 40], "data_offsets": [0, 1 << 40]}}).encode()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(8 + len(header) + (1 << 40))
-
-
-LARGE: dict[str, Any] = {
-    "four million lists and more": lambda: pickled(b"](" + b"]" * 4_100_000 + b"e"),
-    "half a million numbers": lambda: pickled(b"](" + b"K\1" * 500_000 + b"e"),
-    "fifty thousand lists": lambda: pickled(b"](" + b"]" * 50_000 + b"e"),
-    "three hundred thousand texts": lambda: pickled(b"](" + pickles.text("abcdefgh") * 300_000 + b"e"),
-    "twenty thousand globals": lambda: pickled(b"](" + b"".join(b"cm\nn%d\n" % n for n in range(20_000)) + b"e"),
-    "twenty thousand tensors of one storage": lambda: pickled(
-        b"](" + pickles.tensor() * 20_000 + b"e", **{"0": bytes(16)}
-    ),
-    "two hundred thousand entries of a memo": lambda: pickled(
-        b"](" + b"".join(b"Nr" + struct.pack("<I", n) for n in range(200_000)) + b"e"
-    ),
-    "twenty thousand members": lambda: zips.build(
-        [*zips.SOUND, *(zips.member(f"data/x{number}") for number in range(20_000))]
-    ),
-    "a deflated pickle of 128 MB": lambda: zips.build(zips.changed(0, content=bytes(1 << 27), method=8)),
-    "twenty thousand names": lambda: safe.whole(
-        {f"{n}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for n in range(20_000)}, b""
-    ),
-    "a header of 90 MB of spaces": lambda: safe.whole(b"{" + b" " * (90 << 20) + b"}", b""),
-}
-
-
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", large_attacks.DESCRIBED)
 def test_what_is_large_ends_in_time_and_in_bounded_memory(watch: Watch, name: str, tmp_path: Path):
     path = tmp_path / "large.pt"
-    path.write_bytes(LARGE[name]())
+    path.write_bytes(large_attacks.DESCRIBED[name]())
     outcome = watch("describe", path, False)  # what puts up with damage goes farthest
     assert outcome.is_proper, outcome
 
@@ -191,7 +145,7 @@ def test_what_would_unfold_to_more_than_there_is_time_for(watch: Watch, name: st
 
 
 def test_a_terabyte_is_described_without_reading_it(watch: Watch, tmp_path: Path):
-    sparse_safetensors(tmp_path / "huge.safetensors")
+    large_attacks.sparse_safetensors(tmp_path / "huge.safetensors")
     outcome = watch("describe", tmp_path / "huge.safetensors", True)
     assert outcome.is_proper
     assert outcome.found["nbytes"] > 1 << 40

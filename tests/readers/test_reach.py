@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ckptcheck.errors import CheckpointError
-from ckptcheck.readers.finite import finite
 from ckptcheck.readers.pickle import pickles
+from ckptcheck.readers.pickle.finite import finite
 from ckptcheck.readers.pickle.pickles import read_pickle
 from ckptcheck.readers.reading import read_raw
 from ckptcheck.state.raw import Foreign, tensors_in

@@ -248,7 +248,7 @@ state = state_at(trace, 1, "step")
 assert set(state.rng) == {"torch", "python"}, state.rng
 print(algorithm, trace.digest(1, "step", Item("grad", "bias")).hex())
 outside = {"ckptcheck", "torch"}
-print(sorted(name for name in ("numpy", "xxhash", "click", "deepdiff", "rich") if sys.modules.get(name)))
+print(sorted(name for name in ("numpy", "xxhash", "click", "rich") if sys.modules.get(name)))
 """
 
 

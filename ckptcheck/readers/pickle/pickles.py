@@ -6,7 +6,7 @@ from typing import Final
 
 from ckptcheck.errors import CheckpointError
 from ckptcheck.garbage import no_garbage_search
-from ckptcheck.readers.finite import Finite, finite
+from ckptcheck.readers.pickle.finite import Finite, finite
 from ckptcheck.readers.pickle.inline_storages import INLINE_BUILDERS
 from ckptcheck.readers.pickle.numpy_values import NUMPY_BUILDERS
 from ckptcheck.readers.pickle.pickle_globals import globals_of

@@ -70,6 +70,16 @@ def test_reading_from_its_end_backwards_does_not_unfold_it_each_time(path):
     assert len(run._bookmarks) <= zip_content.MAX_BOOKMARKS + 1
 
 
+def test_blocks_in_any_order_cost_little_more_than_themselves(path):
+    run = opened(path)
+    part(run, len(CONTENT) - 1, 1)
+    for _ in range(10):
+        for start in range(len(CONTENT) - 1, 0, -(1 << 20)):
+            assert part(run, start, 1) == CONTENT[start : start + 1]
+    blocks = 10 * len(CONTENT)
+    assert run._unfolded < 2.5 * blocks
+
+
 def test_what_would_be_unfolded_again_and_again_is_refused(path, monkeypatch):
     monkeypatch.setattr(zip_content, "MAX_UNFOLDED", 0)
     monkeypatch.setattr(zip_content, "STORED_TIMES", 0)

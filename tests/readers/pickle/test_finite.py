@@ -4,7 +4,7 @@ import pytest
 
 from ckptcheck.errors import CheckpointError
 from ckptcheck.readers import finite
-from ckptcheck.readers.finite import CYCLE, make_finite
+from ckptcheck.readers.pickle.finite import CYCLE, make_finite
 from ckptcheck.state.raw import MAX_RAW_DEPTH, Foreign
 
 
