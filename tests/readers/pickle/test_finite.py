@@ -3,7 +3,7 @@
 import pytest
 
 from ckptcheck.errors import CheckpointError
-from ckptcheck.readers import finite
+from ckptcheck.readers.pickle import finite
 from ckptcheck.readers.pickle.finite import CYCLE, make_finite
 from ckptcheck.state.raw import MAX_RAW_DEPTH, Foreign
 
