@@ -73,6 +73,10 @@ def _of_optimizer(place: int, optimizer: Optimizer) -> Iterator[Item]:
             yield Item("optimizer", name, key, entry, place, group_of.get(name))
 
 
+NONE: Final = "None"
+"""The text that an entry has for None; a text of the same letters stands in quotes."""
+
+
 def in_result(value: Scalar | None) -> Scalar | None:
     """A plain value as results tell it: a NaN, which is kept with its bits to tell it from others, is "nan"."""
     return "nan" if isinstance(value, str) and _NAN.fullmatch(value) else value

@@ -8,7 +8,7 @@ from ckptcheck.comparison.checkpoint_diff import CheckpointDiff, Row
 from ckptcheck.finding import Json
 from ckptcheck.state.scalars import number_in
 from ckptcheck.state.training_state import Entry
-from ckptcheck.verdict.contents import in_result
+from ckptcheck.verdict.contents import NONE, in_result
 from ckptcheck.verdict.generators import words_apart
 from ckptcheck.verdict.inspection import MAX_TEXT
 
@@ -17,7 +17,6 @@ NUMBERS: Final = (
     "inf", "signed_zeros", "nan_payloads", "rounded_through",
 )  # fmt: skip
 """What is measured of two tensors, by the names of a `TensorDifference`."""
-_NONE: Final = "None"
 
 
 def difference_rows(diff: CheckpointDiff) -> list[Json]:
@@ -84,7 +83,7 @@ def _number(entry: Entry | None) -> Json:
 
 def _plain_value(value: Json) -> Json:
     """A text that stands for what JSON has not as schema 1 has it: "nan" whatever its bits, null for None."""
-    return None if value == _NONE else in_result(value) if isinstance(value, str) else value
+    return None if value == NONE else in_result(value) if isinstance(value, str) else value
 
 
 def _windows(left: Json, right: Json) -> tuple[Json, Json]:

@@ -8,7 +8,7 @@ from ckptcheck.finding import Json
 from ckptcheck.optimizers.guessing import guess
 from ckptcheck.state.checkpoint import Checkpoint, Naming
 from ckptcheck.state.training_state import Entry, Optimizer
-from ckptcheck.verdict.contents import in_result
+from ckptcheck.verdict.contents import NONE, in_result
 
 
 def optimizers_part(checkpoint: Checkpoint, counters: Mapping[int, Any]) -> list[Json]:
@@ -80,5 +80,7 @@ def _steps(optimizer: Optimizer, counters: Mapping[int, Any]) -> Iterator[tuple[
 
 
 def _told(entry: Entry, counters: Mapping[int, Any]) -> Json:
+    if entry.value == NONE:
+        return None
     value: Json = in_result(entry.value) if entry.value is not None else counters.get(id(entry))
     return f"tensor {entry.spec}" if value is None and entry.spec is not None else value

@@ -279,3 +279,9 @@ def test_check_says_layout_and_writer(sample, layout, verified):
     found = ckptcheck.check(SAMPLES / sample)
     assert found.parts["layout"] == layout
     assert (found.compared.bytes > 0) == verified
+
+
+def test_a_hyperparameter_that_is_none_is_null_in_the_result(trained):
+    (first, *_) = document(ckptcheck.inspect(trained))["groups"]
+    assert first["hyperparameters"]["foreach"] is None
+    assert first["hyperparameters"]["lr"] == 0.01
