@@ -54,29 +54,24 @@ def result(marker: str, place: Path) -> str:
     lines = block("target").splitlines(keepends=True)
     kept = [line for line in lines if RESULTS[marker] == 0 or MISTAKE not in line]
     (place / "my_run.py").write_text("".join(kept), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "ckptcheck", "verify", "my_run.py"],
-        cwd=place,
-        env=os.environ | {"COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == RESULTS[marker], done.stderr
-    return f"```console\n$ ckptcheck verify my_run.py\n{done.stdout}```\n"
+    return console("verify my_run.py", place, RESULTS[marker])
 
 
 def shown(marker: str) -> str:
     """Return what the tool says of a kept checkpoint."""
     code, command = SHOWN[marker]
+    return console(command, ROOT, code)
+
+
+def console(command: str, place: Path, code: int) -> str:
+    """Return a command and what it prints, as the README shows it; it must exit with `code`."""
     done = subprocess.run(
         [sys.executable, "-m", "ckptcheck", *command.split()],
-        cwd=ROOT,
+        cwd=place,
         env=os.environ | {"COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == code, done.stderr

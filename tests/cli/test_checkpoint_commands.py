@@ -7,6 +7,7 @@ import pytest
 
 from ckptcheck.finding import Finding, Place, Result, Severity, Verdict
 from tests.cli.fakes import FakeVerbs
+from tests.cli.refusals import assert_is_refused
 from tests.reports.checkpoint_results import DAMAGED, DIFFERENT, GATED, INSPECTED, MATCHING, NOTHING, WHOLE
 
 DIFF_DEFAULTS = {
@@ -88,13 +89,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("line", "said"), WRONG)
 def test_a_wrong_command_line_is_one_line_on_stderr_and_exit_2(ckptcheck, line, said):
-    verbs = FakeVerbs()
-    outcome = ckptcheck(*line.split(), verbs=verbs)
-    assert outcome.exit_code == 2
-    assert outcome.stderr.startswith("ckptcheck: error: ")
-    assert outcome.stderr.count("\n") == 1
-    assert said in outcome.stderr
-    assert verbs.called == {}
+    assert_is_refused(ckptcheck, line, said)
 
 
 WARNED = replace(WHOLE, findings=(Finding("CK105", "storage-bloat", Severity.WARNING, "wasted", Place()),))

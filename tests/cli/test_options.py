@@ -4,6 +4,7 @@ import pytest
 
 from ckptcheck.reports.table import REPORTS
 from tests.cli.fakes import FakeVerbs
+from tests.cli.refusals import assert_is_refused
 
 VERIFY_DEFAULTS = {
     "target": "t.py", "steps": 20, "resume_at": (), "device": "cpu", "resume_device": None, "quick": False,
@@ -84,13 +85,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("line", "said"), WRONG)
 def test_a_wrong_command_line_is_one_line_on_stderr_and_exit_2(ckptcheck, line, said):
-    verbs = FakeVerbs()
-    outcome = ckptcheck(*line.split(), verbs=verbs)
-    assert outcome.exit_code == 2
-    assert outcome.stderr.startswith("ckptcheck: error: ")
-    assert outcome.stderr.count("\n") == 1
-    assert said in outcome.stderr
-    assert verbs.called == {}
+    assert_is_refused(ckptcheck, line, said)
 
 
 def test_the_help_names_the_formats_there_are(ckptcheck):

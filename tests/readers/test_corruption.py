@@ -4,7 +4,6 @@ import random
 import struct
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,6 @@ from tests.samples import CHECKPOINTS
 
 COUNT = 200
 SEED = 3
-
-
-@pytest.fixture(scope="module")
-def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
-    """A watched process, in a folder that must stay empty."""
-    watching = Watch(tmp_path_factory.mktemp("watched"))
-    yield watching
-    watching.close()
-    assert list(watching.folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

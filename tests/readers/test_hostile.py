@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,6 @@ from tests.readers.exploring import CODES, Outcome, Watch, flaws_of
 HOSTILE = Path(make.__file__).parent
 EXPECTED_FILE = HOSTILE / "expected.json"
 EXPECTED: dict[str, dict[str, Any]] = json.loads(EXPECTED_FILE.read_text())
-
-
-@pytest.fixture(scope="module")
-def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
-    """A watched process, in a folder that must stay empty."""
-    watching = Watch(tmp_path_factory.mktemp("watched"))
-    yield watching
-    watching.close()
-    assert list(watching.folder.iterdir()) == []
 
 
 def attacks() -> list[str]:

@@ -63,11 +63,6 @@ class Finite:
     tensor_bytes: int
 
 
-def make_finite(root: Raw, where: str) -> Raw:
-    """The value of `finite`."""
-    return finite(root, where).value
-
-
 def finite(root: Raw, where: str) -> Finite:
     """The same value with `Foreign("<cycle>")` where it contains itself; takes time linear in what is stored.
 

@@ -5,6 +5,7 @@ opcodes are in `ckptcheck.readers.pickle.pickle_opcodes`. Time and memory are li
 """
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
@@ -50,19 +51,19 @@ class PickleEnd(Exception):  # noqa: N818 - no error: the machine has come to th
     """The pickle has ended; `args[0]` is the position after it."""
 
 
-class Pending:
+class Pending(ABC):
     """A value that is not settled before the whole pickle is read."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def spec(self) -> TensorSpec:
         """Dtype and length of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settled(self) -> Raw:
         """The raw value that stands for it in the end."""
-        raise NotImplementedError
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,7 @@ import pytest
 
 from ckptcheck.errors import CheckpointError
 from ckptcheck.readers.pickle import finite
-from ckptcheck.readers.pickle.finite import CYCLE, make_finite
+from ckptcheck.readers.pickle.finite import CYCLE
 from ckptcheck.state.raw import MAX_RAW_DEPTH, Foreign
 
 
@@ -31,29 +31,29 @@ def nested(depth, inner):
 )  # fmt: skip
 def test_values_are_counted_as_often_as_they_are_reached_and_numbers_of_long_lists_by_fours(value, counts, monkeypatch):
     monkeypatch.setattr(finite, "MAX_RAW_VALUES", counts)
-    assert make_finite(value, "here") is value
+    assert finite.finite(value, "here").value is value
     monkeypatch.setattr(finite, "MAX_RAW_VALUES", counts - 1)
     with pytest.raises(CheckpointError, match="here: unfolds to more than"):
-        make_finite(value, "here")
+        finite.finite(value, "here")
 
 
 def test_a_list_that_many_others_hold_counts_each_time():
     order = list(range(100_000))
     with pytest.raises(CheckpointError, match="unfolds to more than"):
-        make_finite([order for _ in range(1000)], "here")
+        finite.finite([order for _ in range(1000)], "here")
 
 
 @pytest.mark.parametrize("inner", [[], {}, [1, 2], (), {"a": 1}])
 def test_depth_is_bounded_whatever_lies_at_the_bottom(inner):
     deepest = nested(MAX_RAW_DEPTH - 1, inner)
-    assert make_finite(deepest, "here") is deepest
+    assert finite.finite(deepest, "here").value is deepest
     with pytest.raises(CheckpointError, match="deeper than"):
-        make_finite(nested(MAX_RAW_DEPTH, inner), "here")
+        finite.finite(nested(MAX_RAW_DEPTH, inner), "here")
 
 
 def test_a_cycle_is_broken_where_it_closes():
     value = [1, []]
     value[1].append(value)
-    found = make_finite(value, "here")
+    found = finite.finite(value, "here").value
     assert isinstance(found[1][0], Foreign)
     assert found[1][0].class_name == CYCLE
