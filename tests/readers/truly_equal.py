@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-HOUSEKEEPING = ("version", ".format_version", ".storage_alignment", "serialization_id")
-"""Members of a torch zip that hold nothing of the user's."""
+HOUSEKEEPING = ("version", ".format_version", ".storage_alignment", "serialization_id", "system_info.txt")
+"""Members of a zip that hold nothing of the user's."""
 TRACKERS = ("latest", "latest_universal", "last_checkpoint")
 """Files that name a checkpoint beside them and hold nothing of it."""
 DESCRIPTIONS = ("config.json", "generation_config.json", "adapter_config.json")
@@ -97,7 +97,9 @@ def _safetensors_differ(name: str, left: bytes, right: bytes) -> Iterator[str]:
 
 def _json(content: bytes) -> Any:
     try:
-        return json.loads(content)
+        found = json.loads(content)
+        # Of an index of shards the rest is sums, which say nothing that the shards do not.
+        return found["weight_map"] if isinstance(found, dict) and "weight_map" in found else found
     except ValueError:
         return math.nan  # equal to nothing
 

@@ -285,3 +285,11 @@ def test_a_hyperparameter_that_is_none_is_null_in_the_result(trained):
     (first, *_) = document(ckptcheck.inspect(trained))["groups"]
     assert first["hyperparameters"]["foreach"] is None
     assert first["hyperparameters"]["lr"] == 0.01
+
+
+def test_a_member_of_an_archive_that_nothing_else_reads_is_held_against_its_checksum(tmp_path):
+    content = (SAMPLES / "13_sb3" / "sb3_ppo.zip").read_bytes()
+    assert content.count(b"- OS: Linux") == 1
+    (tmp_path / "flipped.zip").write_bytes(content.replace(b"- OS: Linux", b"- OS: Minux"))
+    (finding,) = ckptcheck.check(tmp_path / "flipped.zip").findings
+    assert (finding.code, "system_info.txt" in finding.message) == ("CK102", True)

@@ -53,8 +53,8 @@ class ZipArchive:
             room -= 0 if member.method == STORED else inner.nbytes
             contents.take(name, inner)
         tree = archive_tree(contents, "zip")
-        bare = {name for name, inner in tree.files.items() if not inner.members}
-        held_here = [one for one in members_of(directory) if one.name in bare]
+        inside = {name for name, inner in tree.files.items() if inner.members}
+        held_here = [one for one in members_of(directory) if one.name not in inside]  # also what nobody else reads
         return replace(
             tree, members=(*tree.members, *(replace(one, file=contents.label(one.name)) for one in held_here))
         )
