@@ -185,18 +185,27 @@ def diff(
 def check(
     path: Path | str,
     *,
+    target: str | None = None,
+    purpose: str = "auto",
+    freeze: Mapping[str, str] = NOTHING,
     select: Sequence[str] = ("CK",),
     ignore: Sequence[str] = (),
+    require: Sequence[str] = (),
     fail_on: str = "error",
     progress: Progress | None = None,
 ) -> Result:
-    """Verify a checkpoint's files: every checksum, and the rules of family CK1.
+    """Whether a checkpoint is whole, and whether it can be resumed from or released.
 
-    A damaged checkpoint is a finding. Raises CheckpointError where `path` is absent or no checkpoint that we read.
+    `purpose` is "auto", "resume" or "release". With `target` the load is tried in a process of its own. `freeze` maps
+    globs over parameter names to contracts. `require` are codes that must be judged. A damaged checkpoint is a
+    finding. Raises CheckpointError where `path` is absent or no checkpoint that we read, UsageError and TargetError
+    for a question that cannot be asked.
     """
-    from ckptcheck.verdict.checking import check_files
+    from ckptcheck.verdict.check_question import CheckQuestion
+    from ckptcheck.verdict.checking import check_checkpoint
 
-    return check_files(Path(path), tuple(select), tuple(ignore), fail_on, progress)
+    question = CheckQuestion(purpose, target, dict(freeze), tuple(select), tuple(ignore), tuple(require), fail_on)
+    return check_checkpoint(Path(path), question, progress)
 
 
 @no_garbage_search()

@@ -15,9 +15,9 @@ from ckptcheck.comparison.checkpoint_diff import CheckpointDiff, Kind
 from ckptcheck.comparison.checkpoints import diff_checkpoints
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.readers.reading import read_raw
-from ckptcheck.rules.stale import stale_moments
 from ckptcheck.state.training_state import Entry
 from tests.readers.same_content import State, Trained
+from tests.rules.judging import stale_moments
 
 NAMES = ("emb.weight", "fc.weight", "norm.weight", "norm.bias", "fc.bias")
 """The optimizer's order: two decayed, three not."""

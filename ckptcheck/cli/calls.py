@@ -109,8 +109,12 @@ class Verbs(Protocol):
         self,
         path: Path,
         *,
+        target: str | None = None,
+        purpose: str = "auto",
+        freeze: Mapping[str, str] = {},
         select: Sequence[str] = ("CK",),
         ignore: Sequence[str] = (),
+        require: Sequence[str] = (),
         fail_on: str = "error",
         progress: Progress | None = None,
     ) -> Result:

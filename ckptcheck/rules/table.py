@@ -1,43 +1,16 @@
-"""Every rule, and which code is the cause where several fire."""
+"""Every rule."""
 
 from typing import Any, Final
 
-from ckptcheck.comparison.checkpoint_diff import CheckpointDiff
-from ckptcheck.rules import binding, completeness, fidelity, files, frozen, numbers, resume, stale, trajectory
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.files import Files
+from ckptcheck.rules import files
+from ckptcheck.rules.loads.table import LOAD_RULES
+from ckptcheck.rules.pairs.table import PAIR_RULES
 from ckptcheck.rules.rule import Rule
+from ckptcheck.rules.runs.table import RUN_RULES
+from ckptcheck.rules.stored.table import STORED_RULES
 
-FILE_RULES: Final[tuple[Rule[Files], ...]] = files.RULES
-"""Rules over one checkpoint's files."""
+RULES: Final[tuple[Rule[Any], ...]] = (*files.RULES, *STORED_RULES, *LOAD_RULES, *PAIR_RULES, *RUN_RULES)
+"""All rules; a code comes once for each kind of subject that it is judged over."""
 
-DIFF_RULES: Final[tuple[Rule[CheckpointDiff], ...]] = stale.RULES
-"""Rules over a comparison of two checkpoints."""
-
-RUN_RULES: Final[tuple[Rule[Case], ...]] = (
-    *completeness.RULES,
-    *binding.RULES,
-    *frozen.RULES,
-    *numbers.RULES,
-    *resume.RULES,
-    *fidelity.RULES,
-    *trajectory.RULES,
-)
-"""Rules over a resumed run and the one it should reproduce."""
-
-RULES: Final[tuple[Rule[Any], ...]] = (*FILE_RULES, *DIFF_RULES, *RUN_RULES)
-
-BY_CODE: Final = {one.code: one for one in RULES}
-
-CAUSES: Final = (
-    "CK609",
-    "CK401", "CK402", "CK403",
-    "CK301", "CK302", "CK303", "CK304", "CK305", "CK307", "CK309", "CK311",
-    "CK405", "CK406", "CK504", "CK505", "CK202", "CK203", "CK201",
-    "CK602", "CK306", "CK603", "CK612", "CK604", "CK605", "CK608", "CK208", "CK613",
-    "CK601", "CK606", "CK607", "CK610",
-)  # fmt: skip
-"""Codes that can be the cause, the most specific first (DESIGN section 3); the others stand beside a cause."""
-
-ROOTS: Final = frozenset({"CK609", "CK401", "CK402", "CK403"})
-"""Causes that need no resume: they are judged within one run."""
+BY_CODE: Final = {one.code: one for one in sorted(RULES, key=lambda one: one.code)}
+"""A rule of each code, for its name and its card."""

@@ -11,7 +11,7 @@ from ckptcheck.comparison.traces import Difference, TraceDiff, compare_traces
 from ckptcheck.experiment.noise import NUMERIC, SETTINGS, Noise, touched_by_save
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed
 from ckptcheck.experiment.second_pass import SecondPass
-from ckptcheck.rules.case import Case, Measured, Saving
+from ckptcheck.rules.runs.case import Case, Measured, Saving
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import BUILT, LOAD, SAVED, Item
 from ckptcheck.trace.states import replaced_by_load, state_at

@@ -1,65 +1,105 @@
-"""One checkpoint's files, verified and judged."""
+"""One checkpoint, verified and judged: its files, and what a resume or a release makes of it."""
 
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
 
-from ckptcheck.errors import CheckpointError, DamagedCheckpointError
+from ckptcheck.comparison.survey import Survey
+from ckptcheck.errors import DamagedCheckpointError
 from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, NotJudged, Result, Verdict
 from ckptcheck.progress import Progress
-from ckptcheck.state.raw import Defect, Flaw, Member, RawTree
+from ckptcheck.rules.stored.stored import Purpose
+from ckptcheck.state.checkpoint import Checkpoint
+from ckptcheck.state.raw import Defect, Flaw, RawTree
+from ckptcheck.verdict.check_question import CheckQuestion, Said
+from ckptcheck.verdict.files_part import files_part
 from ckptcheck.verdict.inspection import globals_part
-
-THREADS: Final = 2
-"""Members that are verified at once; checksums and reads release the interpreter's lock."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What verifying the members of a checkpoint found; bytes are counted where a checksum was held against them."""
-
-    defects: tuple[Defect, ...] = ()
-    nbytes: int = 0
+from ckptcheck.verdict.members import Verified
+from ckptcheck.verdict.purpose import AUTO, check_purpose, purpose_of
 
 
-def check_files(
-    path: Path, select: Sequence[str], ignore: Sequence[str], fail_on: str, progress: Progress | None = None
-) -> Result:
-    """Verify every checksum in the checkpoint at `path` and judge its files.
+def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | None = None) -> Result:
+    """Verify every checksum in the checkpoint at `path`, and judge its files and its content.
 
     A damaged checkpoint is a finding. Raises CheckpointError where `path` is absent or no checkpoint that we read,
-    and DamagedCheckpointError where a file changes meanwhile.
+    DamagedCheckpointError where a file changes meanwhile, and UsageError and TargetError for a question that cannot
+    be asked.
     """
+    check_purpose(question.purpose)
     from ckptcheck.readers.reading import read_raw
-    from ckptcheck.rules.files import judge_files
+    from ckptcheck.verdict.reading_through import read_through
+    from ckptcheck.verdict.series import judge_series
+    from ckptcheck.verdict.trying import try_load
 
     raw, trouble = None, None
     try:
         raw = read_raw(path, strict=False)
     except DamagedCheckpointError as error:
         trouble = error
-    verified = verify_members(raw, progress) if raw is not None else Verified()
-    convention, defects = _explained(raw) if raw is not None else (None, ())
+    checkpoint, defects = _explained(raw) if raw is not None else (None, ())
+    verified, survey = read_through(raw, checkpoint, progress) if raw is not None else (Verified(), None)
+    said = [_files(raw, trouble, (*verified.defects, *defects), question)]
+    if checkpoint is not None:
+        said.append(_content(checkpoint, survey, question))
+        if question.target is not None:
+            said.append(try_load(checkpoint, question.target, question, progress))
     if raw is not None:
+        said.append(judge_series(path, raw, question, progress))
         raw.check_unchanged()
-    findings, not_judged = judge_files(raw, trouble, (*verified.defects, *defects), select, ignore)
+    findings = [finding for one in said for finding in one.findings]
+    not_judged = [lacking for one in said for lacking in one.not_judged]
     return Result(
         command="check",
-        verdict=_verdict(raw, findings, _some_rule_judged(not_judged, select, ignore), fail_on),
+        verdict=_verdict(raw, findings, not_judged, question),
         compared=Compared(bytes=verified.nbytes),
-        findings=findings,
-        not_judged=not_judged,
+        findings=tuple(findings),
+        not_judged=tuple(not_judged),
         parts={
             "path": str(raw.path) if raw is not None else str(path),
             "chosen": _chosen(raw) if raw is not None else None,
-            "layout": {"container": raw.layout, "convention": convention} if raw is not None else None,
+            "layout": _layout(raw, checkpoint),
             "files": files_part(raw) if raw is not None else [],
             "globals": globals_part(raw) if raw is not None else [],
+            **{name: part for one in said for name, part in one.parts.items()},
         },
     )
+
+
+def _files(
+    raw: RawTree | None, trouble: DamagedCheckpointError | None, defects: Sequence[Defect], question: CheckQuestion
+) -> Said:
+    from ckptcheck.rules.files import judge_files
+
+    findings, not_judged = judge_files(raw, trouble, defects, question.select, question.ignore)
+    return Said([*findings], [*not_judged])
+
+
+def _content(checkpoint: Checkpoint, survey: Survey | None, question: CheckQuestion) -> Said:
+    """What the rules over one checkpoint say."""
+    from ckptcheck.optimizers.guessing import guess
+    from ckptcheck.rules.rule import chosen, judged
+    from ckptcheck.rules.stored.stored import WHY_NOT, Stored
+    from ckptcheck.rules.stored.table import STORED_RULES
+
+    purpose, reason = purpose_of(question.purpose, checkpoint)
+    stored = Stored(
+        checkpoint,
+        purpose,
+        asked=question.purpose != AUTO,
+        classes=tuple(guess(one) for one in checkpoint.state.optimizers),
+        survey=survey,
+    )
+    findings, not_judged = judged(chosen(STORED_RULES, question.select, question.ignore), stored, WHY_NOT)
+    return Said(findings, not_judged, {"purpose": _purpose(question.purpose, purpose, reason)})
+
+
+def _purpose(asked: str, purpose: Purpose, reason: str) -> Json:
+    return {"asked": asked, "judged_for": str(purpose), "reason": reason}
+
+
+def _layout(raw: RawTree | None, checkpoint: Checkpoint | None) -> Json:
+    if raw is None:
+        return None
+    return {"container": raw.layout, "convention": checkpoint.convention if checkpoint is not None else None}
 
 
 def _chosen(raw: RawTree) -> dict[str, Json] | None:
@@ -73,117 +113,34 @@ def _chosen(raw: RawTree) -> dict[str, Json] | None:
     }
 
 
-def _explained(raw: RawTree) -> tuple[str | None, tuple[Defect, ...]]:
-    """Who wrote it, and where its parts do not fit each other: where it has defects, that is no news."""
+def _explained(raw: RawTree) -> tuple[Checkpoint | None, tuple[Defect, ...]]:
+    """Who wrote it and what is in it, and where its parts do not fit each other: where it has defects, no news."""
     from ckptcheck.conventions.explaining import explain
 
     try:
-        return explain(raw).convention, ()
+        return explain(raw), ()
     except DamagedCheckpointError as trouble:
         if raw.defects:
             return None, ()
         return None, (Defect(Flaw(trouble.flaw), "", str(trouble).removeprefix(f"{raw.path}: ")),)
 
 
-def verify_members(raw: RawTree, progress: Progress | None = None) -> Verified:
-    """Hold every member against its checksum, two at a time; defects come in the order of the file."""
-    tally = _Tally(str(raw.path), sum(member.nbytes for member in raw.members), progress)
-
-    def verify(member: Member) -> Defect | None:
-        try:
-            defect = member.verify()
-        except DamagedCheckpointError as trouble:
-            defect = Defect(Flaw(trouble.flaw), member.file, str(trouble))
-        except CheckpointError as trouble:
-            defect = Defect(Flaw.UNREADABLE, member.file, str(trouble))
-        tally.add(member)
-        return defect
-
-    pool = ThreadPoolExecutor(THREADS)
-    try:
-        defects = [defect for defect in pool.map(verify, raw.members) if defect is not None]
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return Verified(tuple(defects), tally.verified)
-
-
-class _Tally:
-    """Counts bytes from several threads and tells of them."""
-
-    def __init__(self, name: str, total: int, progress: Progress | None) -> None:
-        self.verified = 0
-        self._name, self._total, self._progress = name, total, progress
-        self._read = 0
-        self._lock = threading.Lock()
-
-    def add(self, member: Member) -> None:
-        with self._lock:
-            self._read += member.nbytes
-            self.verified += member.nbytes if member.has_checksum else 0
-            if self._progress is not None:
-                self._progress.update(self._name, "MiB verified", self._read >> 20, self._total >> 20)
-
-
-def files_part(raw: RawTree) -> list[Json]:
-    """One row a file: its size, its container and whether its bytes carry checksums."""
-    trailing = dict(_trailing(raw))
-    carries: dict[str, list[Member]] = {}
-    for member in raw.members:
-        carries.setdefault(member.file, []).append(member)
-    return [
-        {
-            "path": path,
-            "bytes": nbytes,
-            "container": container,
-            "checksums": _said([one.has_checksum for one in carries.get(path) or members if one.nbytes]),
-            **({"trailing_bytes": trailing[path]} if trailing.get(path) else {}),
-        }
-        for path, nbytes, container, members in _files(raw, "")
-    ]
-
-
-def _trailing(tree: RawTree, path: str = "") -> Iterator[tuple[str, int]]:
-    """Of each file that says so, how many bytes are behind its end."""
-    yield path, tree.facts.get("trailing_bytes", 0)
-    for label, inner in tree.files.items():
-        yield from _trailing(inner, label)
-
-
-_File: TypeAlias = tuple[str, int, str, Sequence[Member]]
-
-
-def _files(tree: RawTree, path: str) -> Iterator[_File]:
-    """Path, bytes, container and members of each file: those of an archive within are one, slices of DCP are not."""
-    if tree.container == "dcp":
-        slices: dict[str, list[Member]] = {}
-        for member in tree.members:
-            slices.setdefault(member.file, []).append(member)
-        for file, held in slices.items():
-            if file not in tree.files:
-                yield file, sum(one.nbytes for one in held), "dcp", held
-    is_one_file = not tree.files or (path and tree.container in ("zip", "tar"))
-    if is_one_file and tree.container != "dcp":
-        yield path, tree.nbytes, tree.container, tree.members
-        return
-    for label, inner in tree.files.items():
-        yield from _files(inner, label)
-
-
-def _said(carries: Sequence[bool]) -> str:
-    if not any(carries):
-        return "off"
-    return "on" if all(carries) else "in part"
-
-
-def _some_rule_judged(not_judged: Sequence[NotJudged], select: Sequence[str], ignore: Sequence[str]) -> bool:
-    from ckptcheck.rules.files import RULES
-    from ckptcheck.rules.rule import chosen
-
-    return not {one.code for one in chosen(RULES, select, ignore)} <= {one.code for one in not_judged}
-
-
-def _verdict(raw: RawTree | None, findings: Sequence[Finding], judged: bool, fail_on: str) -> Verdict:
-    """Fail by severity; a pass needs a checkpoint that could be read, and a rule that looked at it."""
-    if any(finding.severity in FAIL_ON[fail_on] for finding in findings):
+def _verdict(
+    raw: RawTree | None, findings: Sequence[Finding], not_judged: Sequence[NotJudged], question: CheckQuestion
+) -> Verdict:
+    """Fail by severity, and where a demanded rule could not judge; a pass needs a rule that looked at it."""
+    if any(finding.severity in FAIL_ON[question.fail_on] for finding in findings):
         return Verdict.FAIL
-    return Verdict.PASS if raw is not None and judged else Verdict.INCONCLUSIVE
+    if question.require and any(one.code.startswith(question.require) for one in not_judged):
+        return Verdict.FAIL
+    return Verdict.PASS if raw is not None and _some_rule_judged(not_judged, question) else Verdict.INCONCLUSIVE
+
+
+def _some_rule_judged(not_judged: Sequence[NotJudged], question: CheckQuestion) -> bool:
+    from ckptcheck.rules import files
+    from ckptcheck.rules.rule import chosen
+    from ckptcheck.rules.stored.table import STORED_RULES
+
+    judging = {one.code for one in chosen(files.RULES, question.select, question.ignore)}
+    judging |= {one.code for one in chosen(STORED_RULES, question.select, question.ignore)}
+    return not judging <= {one.code for one in not_judged}

@@ -8,7 +8,7 @@ from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.comparison.tensor_difference import TensorDifference
 from ckptcheck.experiment.job import Outcome
 from ckptcheck.finding import Json
-from ckptcheck.rules.case import Case
+from ckptcheck.rules.runs.case import Case
 from ckptcheck.state.stages import LOAD
 from ckptcheck.state.training_state import Entry
 from ckptcheck.trace.file import Trace

@@ -18,9 +18,9 @@ from ckptcheck.finding import FAIL_ON, Finding, Json, NotJudged, Result, Verdict
 from ckptcheck.progress import Progress
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import RawTree
-from ckptcheck.verdict.checking import verify_members
 from ckptcheck.verdict.difference_rows import difference_rows
 from ckptcheck.verdict.inspection import layout_of
+from ckptcheck.verdict.members import verify_members
 
 GATES: Final = ("content", "findings")
 ROLES: Final = ("param", "buffer", "grad", "state", "hyper", *(one for one in CONTENT_SECTIONS if one != "rng"))
@@ -139,13 +139,15 @@ def _verdict(diff: CheckpointDiff, gate: Gate, judged: Judged) -> Verdict:
 
 
 def _judged(diff: CheckpointDiff, gate: Gate, progress: Progress | None) -> Judged:
-    from ckptcheck.rules.stale import stale_moments
+    from ckptcheck.rules.pairs.pair import WHY_NOT, Pair
+    from ckptcheck.rules.pairs.table import PAIR_RULES
+    from ckptcheck.rules.rule import chosen, judged
 
     sides = [_files(name, side.raw, gate, progress) for name, side in (("left", diff.left), ("right", diff.right))]
-    sides.append(stale_moments(diff, gate.select, gate.ignore))
+    findings, not_judged = judged(chosen(PAIR_RULES, gate.select, gate.ignore), Pair(diff), WHY_NOT)
     return Judged(
-        tuple(finding for findings, _ in sides for finding in findings),
-        tuple(one for _, not_judged in sides for one in not_judged),
+        (*(finding for found, _ in sides for finding in found), *findings),
+        (*(one for _, lacking in sides for one in lacking), *not_judged),
     )
 
 

@@ -9,8 +9,8 @@ from ckptcheck.comparison.states import StateDiff, compare_states
 from ckptcheck.comparison.traces import compare_traces
 from ckptcheck.errors import TraceError
 from ckptcheck.finding import Json, NotJudged, Result, Verdict
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.judge import judge
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.judge import judge
 from ckptcheck.trace.file import Trace, open_traces
 from ckptcheck.trace.items import BUILT, LOAD, SAVED
 from ckptcheck.trace.states import replaced_by_load, state_after_step, state_at

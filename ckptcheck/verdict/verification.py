@@ -11,9 +11,9 @@ from ckptcheck.experiment.noise import Noise, assess
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed, Settings, failed
 from ckptcheck.finding import Cause, Compared, Finding, Json, NotJudged, Place, Result, Verdict
 from ckptcheck.progress import Progress
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.judge import Judgement, judge
-from ckptcheck.rules.table import ROOTS
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.judge import Judgement, judge
+from ckptcheck.rules.runs.table import ROOTS
 from ckptcheck.state.stages import LOAD
 from ckptcheck.trace.file import Trace
 from ckptcheck.verdict.asking import Policy

@@ -48,7 +48,8 @@ class FakeVerbs:
              progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
-    def check(self, path: Path, *, select: Sequence[str] = ("CK",), ignore: Sequence[str] = (),
+    def check(self, path: Path, *, target: str | None = None, purpose: str = "auto", freeze: Mapping[str, str] = {},
+              select: Sequence[str] = ("CK",), ignore: Sequence[str] = (), require: Sequence[str] = (),
               fail_on: str = "error", progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 

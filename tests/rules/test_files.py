@@ -13,11 +13,11 @@ from ckptcheck.errors import DamagedCheckpointError
 from ckptcheck.finding import Finding, NotJudged, Severity
 from ckptcheck.rules.files import judge_files
 from ckptcheck.rules.known import is_known
-from ckptcheck.rules.stale import stale_moments
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import Danger, Defect, Flaw, Global, Member, RawTensor, RawTree, Storage
 from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.state.training_state import Entry, Group, Optimizer, Parameter, TrainingState
+from tests.rules.judging import stale_moments
 
 
 def tree(root: Any = None, *, nbytes: int = 1_000, **parts: Any) -> RawTree:

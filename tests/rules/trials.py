@@ -19,8 +19,8 @@ from ckptcheck.experiment.noise import Noise, assess
 from ckptcheck.experiment.plan import REFERENCE, Resumed, Settings
 from ckptcheck.experiment.run import Context, Run
 from ckptcheck.finding import Finding
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.judge import Judgement, judge
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.judge import Judgement, judge
 from ckptcheck.state.digest import XXH3_128
 from ckptcheck.state.tensor_bytes import row_major_bytes, spec_of
 from ckptcheck.trace.file import Trace, TraceWriter

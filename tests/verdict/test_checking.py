@@ -13,7 +13,10 @@ from ckptcheck.finding import Verdict
 from ckptcheck.reports import text
 from ckptcheck.reports.page import Page
 from ckptcheck.state.raw import Defect, Flaw, Member, RawTree
-from ckptcheck.verdict.checking import THREADS, check_files, files_part, verify_members
+from ckptcheck.verdict.check_question import CheckQuestion
+from ckptcheck.verdict.checking import check_checkpoint
+from ckptcheck.verdict.files_part import files_part
+from ckptcheck.verdict.members import THREADS, verify_members
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "fixtures" / "checkpoints" / "15_safetensors_sharded" / "sharded"
@@ -92,7 +95,7 @@ def test_files_say_whether_their_bytes_carry_checksums():
 
 
 def check(path: Path, select=("CK",), ignore=(), fail_on="error"):
-    return check_files(path, select, ignore, fail_on)
+    return check_checkpoint(path, CheckQuestion(select=select, ignore=ignore, fail_on=fail_on))
 
 
 def cut(tmp_path: Path) -> Path:
@@ -250,9 +253,9 @@ def test_a_set_of_shards_beside_a_single_file_is_left_over(tmp_path):
 
 def test_bytes_behind_the_end_of_a_file_are_told_and_are_no_finding(tmp_path):
     path = Path(shutil.copy(next((ROOT / "fixtures" / "hostile" / "zip").glob("sound.pt")), tmp_path / "longer.pt"))
-    assert "trailing_bytes" not in check_files(path, ("CK",), (), "error").parts["files"][0]
+    assert "trailing_bytes" not in check_checkpoint(path, CheckQuestion()).parts["files"][0]
     path.write_bytes(path.read_bytes() + b"junk" * 10)
-    result = check_files(path, ("CK",), (), "error")
+    result = check_checkpoint(path, CheckQuestion())
     assert (result.verdict, result.findings) == (Verdict.PASS, ())
     assert result.parts["files"][0]["trailing_bytes"] == 40
     assert "Not read     40 bytes behind the end of the file" in text.render(result, Page())
@@ -262,5 +265,5 @@ def test_bytes_behind_the_end_are_told_of_the_file_in_a_folder(tmp_path):
     folder = Path(shutil.copytree(CHECKPOINTS / "04_hf_trainer" / "checkpoint-2", tmp_path / "run"))
     path = folder / "optimizer.pt"
     path.write_bytes(path.read_bytes() + b"junk")
-    rows = check_files(folder, ("CK",), (), "error").parts["files"]
+    rows = check_checkpoint(folder, CheckQuestion()).parts["files"]
     assert {row["path"]: row["trailing_bytes"] for row in rows if "trailing_bytes" in row} == {"optimizer.pt": 4}

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from ckptcheck.rules.judge import judge
+from ckptcheck.rules.runs.judge import judge
 from tests.rules.faults import Fault
 from tests.rules.trainings import Net, Training, factory
 from tests.rules.trials import Trials

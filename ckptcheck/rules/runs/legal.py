@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 
 from ckptcheck.finding import Finding, Severity
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.table import BY_CODE
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.table import RUN_RULES
 from ckptcheck.rules.words import at_load, count, differ, generators, kept, modules, names
 
+NAMES = {one.code: one.name for one in RUN_RULES}
 CODE_OF_SECTION = {
     "param": "CK601",
     "buffer": "CK605",
@@ -61,7 +62,7 @@ def differences_without_effect(case: Case) -> Iterator[Finding]:
 def _warning(code: str, case: Case, said: str, found: list[str]) -> Finding:
     return Finding(
         code=code,
-        name=BY_CODE[code].name,
+        name=NAMES[code],
         severity=Severity.WARNING,
         message=f"{said}; without effect on the steps that follow",
         where=at_load(case.step),

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ckptcheck.finding import Cause, Finding, NotJudged, Place, Severity
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.legal import differences_without_effect
 from ckptcheck.rules.rule import chosen
-from ckptcheck.rules.table import CAUSES, ROOTS, RUN_RULES
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.legal import differences_without_effect
+from ckptcheck.rules.runs.table import CAUSES, ROOTS, RUN_RULES
 from ckptcheck.rules.words import place_of
 from ckptcheck.state.stages import LOAD, STAGE_ORDER
 

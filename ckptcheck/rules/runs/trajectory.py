@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Place, Severity
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.forward import forward_apart, inputs_seen
-from ckptcheck.rules.origin import drawn_otherwise_within, of_other_step, repeated_step
 from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.forward import forward_apart, inputs_seen
+from ckptcheck.rules.runs.origin import drawn_otherwise_within, of_other_step, repeated_step
 from ckptcheck.rules.words import at_load, kept, names, place_of, shown
 from ckptcheck.state.stages import STAGE_ORDER
 

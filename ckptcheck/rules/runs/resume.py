@@ -6,11 +6,11 @@ from typing import Final, TypeAlias
 from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Place, Severity
-from ckptcheck.rules.binding import constructed_late
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.forward import forward_apart
-from ckptcheck.rules.origin import drawn_otherwise_within, of_other_step, repeated_step, shifted_rate
 from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.runs.binding import constructed_late
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.forward import forward_apart
+from ckptcheck.rules.runs.origin import drawn_otherwise_within, of_other_step, repeated_step, shifted_rate
 from ckptcheck.rules.words import at_load, brief, count, differ, generators, kept, names, place_of, shown
 
 Entries: TypeAlias = tuple[EntryDifference, ...]

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.finding import Severity
-from ckptcheck.rules.case import Case
 from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.words import at_load, count, kept, names, shown
 from ckptcheck.state.tensor import ITEMSIZE_BYTES
 

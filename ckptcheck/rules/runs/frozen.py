@@ -5,8 +5,8 @@ from json import loads
 
 from ckptcheck.comparison.freezing import Breach
 from ckptcheck.finding import Place, Severity
-from ckptcheck.rules.case import Case
 from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.words import at_load, count, kept, names, place_of
 
 HOW_TO_FREEZE = (

@@ -2,7 +2,7 @@
 
 from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.comparison.traces import Difference
-from ckptcheck.rules.case import Case
+from ckptcheck.rules.runs.case import Case
 from ckptcheck.trace.items import Item
 
 

@@ -6,9 +6,9 @@ from ckptcheck.comparison.groups import parse_groups
 from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.comparison.traces import FLAGS, Difference
 from ckptcheck.finding import Json, Severity
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.origin import of_other_step
 from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.origin import of_other_step
 from ckptcheck.rules.words import KEPT, at_load, count, kept, names, place_of, shown
 from ckptcheck.trace.items import Sample
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from ckptcheck.comparison.checkpoint_diff import CheckpointDiff, Kind, Row
-from ckptcheck.finding import Finding, NotJudged, Place, Severity
-from ckptcheck.rules.rule import Evidence, chosen, rule
+from ckptcheck.finding import Place, Severity
+from ckptcheck.rules.pairs.pair import Pair
+from ckptcheck.rules.rule import Evidence, Unjudged, rule
 from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.scalars import number_in
 from ckptcheck.state.tensor import TensorRef
@@ -20,7 +21,7 @@ _Rows: TypeAlias = Mapping[tuple[str | None, str | None], Row]
 
 
 @rule("CK106", "stale-bytes", Severity.WARNING)
-def stale_bytes(diff: CheckpointDiff) -> Iterator[Evidence]:
+def stale_bytes(pair: Pair) -> Iterator[Evidence | Unjudged]:
     """The right checkpoint is of a later step than the left one and has byte for byte the same moments.
 
     Why: an update changes every moment that is not zero, so the optimizer state was not written anew.
@@ -29,6 +30,10 @@ def stale_bytes(diff: CheckpointDiff) -> Iterator[Evidence]:
     Limits: needs a step counter that advanced, or a weight that changed beside a recorded step that did. Moments
     that are all zero are not told, and where weights, counters and moments are all equal nothing is.
     """
+    diff = pair.diff
+    if reason := _why_not(diff):
+        yield Unjudged(reason)
+        return
     advanced = _progress_advanced(diff)
     changed = {row.parameter for row in diff.rows if row.section == "model" and row.kind is Kind.CHANGED}
     for place, optimizer in enumerate(diff.left.state.optimizers):
@@ -107,24 +112,6 @@ def _with_moments(optimizer: Optimizer) -> int:
     return sum(1 for state in optimizer.state.values() if _moments(state))
 
 
-RULES: Final = (stale_bytes,)
-
-
-def stale_moments(
-    diff: CheckpointDiff, select: Sequence[str] = ("CK",), ignore: Sequence[str] = ()
-) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
-    """What CK106 says of two checkpoints; not judged where not all of the optimizer state was compared."""
-    findings: list[Finding] = []
-    not_judged: list[NotJudged] = []
-    for one in chosen(RULES, select, ignore):
-        reason = _why_not(diff)
-        if reason:
-            not_judged.append(NotJudged(one.code, reason))
-        else:
-            findings += one.findings(diff)
-    return tuple(findings), tuple(not_judged)
-
-
 def _why_not(diff: CheckpointDiff) -> str:
     moments = [sum(_with_moments(one) for one in side.state.optimizers) for side in (diff.left, diff.right)]
     if not all(moments):
@@ -134,3 +121,6 @@ def _why_not(diff: CheckpointDiff) -> str:
     if compared is None or compared.tensors + compared.removed + compared.added < tensors:
         return "the optimizer state was not compared in full"
     return ""
+
+
+RULES: Final = (stale_bytes,)

@@ -1,7 +1,7 @@
 """What a forward pass did in both runs: whether its inputs were seen, and where its results part."""
 
 from ckptcheck.comparison.traces import Difference
-from ckptcheck.rules.case import Case
+from ckptcheck.rules.runs.case import Case
 
 
 def forward_apart(case: Case) -> Difference | None:

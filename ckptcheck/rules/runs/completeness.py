@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ckptcheck.finding import Severity
-from ckptcheck.rules.case import Case
 from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.words import at_load, count, differ, kept, names, place_of, shown
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ckptcheck.finding import Severity
-from ckptcheck.rules.judge import judge
+from ckptcheck.rules.runs.judge import judge
 from tests.rules.faults import Fault
 from tests.rules.trainings import Freezing, Thawing, Training, factory, momentum
 from tests.rules.trials import Factory, Trials

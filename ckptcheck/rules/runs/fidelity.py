@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.finding import Severity
-from ckptcheck.rules.case import Case
-from ckptcheck.rules.numbers import narrowed_to
 from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.numbers import narrowed_to
 from ckptcheck.rules.words import at_load, count, differ, kept, modules, names, shown
 
 

@@ -1,0 +1,14 @@
+"""The rules over a dry-run."""
+
+from typing import Final
+
+from ckptcheck.rules.loads import binding, completeness, frozen, numbers
+from ckptcheck.rules.loads.dry_run import DryRun
+from ckptcheck.rules.rule import Rule
+
+LOAD_RULES: Final[tuple[Rule[DryRun], ...]] = (
+    *completeness.RULES,
+    *binding.RULES,
+    *frozen.RULES,
+    *numbers.RULES,
+)

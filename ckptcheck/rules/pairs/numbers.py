@@ -1,0 +1,8 @@
+"""CK5: counters and dtypes of two checkpoints."""
+
+from typing import Final
+
+from ckptcheck.rules.pairs.pair import Pair
+from ckptcheck.rules.rule import Rule
+
+RULES: Final[tuple[Rule[Pair], ...]] = ()

@@ -1,0 +1,15 @@
+"""The rules over two checkpoints."""
+
+from typing import Final
+
+from ckptcheck.rules.pairs import binding, completeness, frozen, numbers, stale
+from ckptcheck.rules.pairs.pair import Pair
+from ckptcheck.rules.rule import Rule
+
+PAIR_RULES: Final[tuple[Rule[Pair], ...]] = (
+    *stale.RULES,
+    *completeness.RULES,
+    *binding.RULES,
+    *frozen.RULES,
+    *numbers.RULES,
+)

@@ -1,0 +1,1 @@
+"""Rules over a resumed run and the one it should reproduce, one file a family."""

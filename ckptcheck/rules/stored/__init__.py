@@ -1,0 +1,1 @@
+"""Rules over one checkpoint as it lies, one file a family."""

@@ -1,0 +1,8 @@
+"""CK2: what one checkpoint lacks for a resume."""
+
+from typing import Final
+
+from ckptcheck.rules.rule import Rule
+from ckptcheck.rules.stored.stored import Stored
+
+RULES: Final[tuple[Rule[Stored], ...]] = ()

@@ -1,0 +1,15 @@
+"""The rules over one checkpoint."""
+
+from typing import Final
+
+from ckptcheck.rules.rule import Rule
+from ckptcheck.rules.stored import binding, completeness, numbers, release, schedule
+from ckptcheck.rules.stored.stored import Stored
+
+STORED_RULES: Final[tuple[Rule[Stored], ...]] = (
+    *completeness.RULES,
+    *release.RULES,
+    *binding.RULES,
+    *numbers.RULES,
+    *schedule.RULES,
+)
