@@ -1,4 +1,4 @@
-"""What a case of a checkpoint, or of two, is: a fault with the code that tells it, or legal, so that no error may hit."""
+"""What a case of a checkpoint or of two is: a fault with the code that tells it, or legal: no error may hit it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
