@@ -33,6 +33,7 @@ def verify(
     jobs: int | None = None,
     select: Sequence[str] = ("CK",),
     ignore: Sequence[str] = (),
+    require: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Result:
     """Whether `target`, stopped after each of `resume_at` and resumed in a fresh process, goes on exactly.
@@ -59,6 +60,7 @@ def verify(
         freeze=contracts,
         select=tuple(select),
         ignore=tuple(ignore),
+        require=tuple(require),
     )
     return verification(settings, question, progress)
 
@@ -150,6 +152,8 @@ def diff(
     gate: str = "content",
     select: Sequence[str] = ("CK",),
     ignore: Sequence[str] = (),
+    require: Sequence[str] = (),
+    freeze: Mapping[str, str] = NOTHING,
     fail_on: str = "error",
     progress: Progress | None = None,
 ) -> Result:
@@ -159,7 +163,9 @@ def diff(
     side's names; `tolerances` map "role" or "role:dtype" to (rtol, atol), relative to the left; `rtol` and `atol`
     are for what no role asks for and training computes in floating point. `statistics` False counts what differs
     without measuring how far. With `gate` "content" any difference fails, with "findings" only findings of the rules
-    do, by `fail_on`. Raises CheckpointError where a side is no checkpoint that we read, DamagedCheckpointError where
+    do, by `fail_on`: `left` is then the earlier checkpoint of one training. `freeze` maps globs over parameter names
+    to contracts that must hold between the two, and `require` are codes that must be judged; both imply "findings".
+    Raises CheckpointError where a side is no checkpoint that we read, DamagedCheckpointError where
     its bytes do not fit each other, UsageError for a wrong option.
     """
     from ckptcheck.comparison.checkpoint_diff import DiffOptions
@@ -177,7 +183,9 @@ def diff(
         tolerances=dict(tolerances),
         statistics=statistics,
     )
-    return diff_files(Path(left), Path(right), options, Gate(gate, tuple(select), tuple(ignore), fail_on), progress)
+    by = "findings" if freeze or require else gate
+    asked = Gate(by, tuple(select), tuple(ignore), fail_on, dict(freeze), tuple(require))
+    return diff_files(Path(left), Path(right), options, asked, progress)
 
 
 @no_garbage_search()

@@ -33,6 +33,7 @@ class Verbs(Protocol):
         jobs: int | None = None,
         select: Sequence[str] = ("CK",),
         ignore: Sequence[str] = (),
+        require: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> Result:
         """Run the resume experiment."""
@@ -100,6 +101,8 @@ class Verbs(Protocol):
         gate: str = "content",
         select: Sequence[str] = ("CK",),
         ignore: Sequence[str] = (),
+        require: Sequence[str] = (),
+        freeze: Mapping[str, str] = {},
         fail_on: str = "error",
         progress: Progress | None = None,
     ) -> Result:

@@ -1,13 +1,22 @@
 """`ckptcheck diff`: do two checkpoints hold the same?"""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ckptcheck.cli.calls import verbs_of
 from ckptcheck.cli.kinds import Amount, Place, dtype_name, renaming, tolerance
-from ckptcheck.cli.options import View, content_gate_options, view_options
+from ckptcheck.cli.options import (
+    View,
+    config_option,
+    content_gate_options,
+    freeze_option,
+    require_option,
+    view_options,
+)
 
 
 @click.command("diff", short_help="Do two checkpoints, of any formats, hold the same?")
@@ -56,7 +65,10 @@ from ckptcheck.cli.options import View, content_gate_options, view_options
     help="Rename parameters of LEFT: a regular expression, of which the first match in a name is replaced, and its "
     "replacement. Repeatable.",
 )
+@freeze_option
 @content_gate_options
+@require_option
+@config_option
 @view_options
 @click.pass_context
 def command(
@@ -70,13 +82,30 @@ def command(
     """Compare the checkpoints LEFT and RIGHT by content: parameters by name, every byte, in any two formats.
 
     Exit codes: 0 identical content, whatever the container; 1 different; 2 a side cannot be read; 3 nothing compared.
+    With --gate findings LEFT is the earlier checkpoint of one training and RIGHT a later one, and only what the rules
+    find fails; --freeze and --require imply it.
     """
     from ckptcheck.cli.deliver import deliver
     from ckptcheck.cli.live import shown_progress
 
+    options |= _gate(context, **{name: options[name] for name in ("freeze", "gate", "require")})
     options["tolerances"] = dict(options["tolerances"])
     options["cast"] = options["cast"] or ""
     options["statistics"] = not options.pop("stat")
     with shown_progress(view) as progress:
         result = verbs_of(context).diff(left, right, fail_on=view.fail_on, progress=progress, **options)
     context.exit(deliver(result, view))
+
+
+def _gate(context: click.Context, *, freeze: Mapping[str, str], gate: str, require: Sequence[str]) -> dict[str, Any]:
+    """What gates: --freeze and --require on the command line imply findings, those of a file hold where these gate."""
+    asked = [name for name in ("freeze", "require") if _is_given(context, name)]
+    if asked and gate == "content" and _is_given(context, "gate"):
+        raise click.UsageError(f"--{asked[0]} judges by findings: leave --gate content out", context)
+    if not asked and gate == "content":
+        return {"freeze": {}, "require": ()}
+    return {"freeze": freeze, "gate": "findings", "require": require}
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE

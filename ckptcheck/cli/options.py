@@ -9,7 +9,16 @@ from typing import Any, Final
 
 import click
 
-from ckptcheck.cli.kinds import Amount, format_name, pattern, report_file, rule_codes, rule_codes_or_pattern
+from ckptcheck.cli.kinds import (
+    Amount,
+    Place,
+    format_name,
+    freeze_rule,
+    pattern,
+    report_file,
+    rule_codes,
+    rule_codes_or_pattern,
+)
 from ckptcheck.cli.streams import check_writable
 from ckptcheck.finding import FAIL_ON
 from ckptcheck.state.digest import LINEAR_128, XXH3_128
@@ -76,6 +85,14 @@ _CONTENT_GATE: Final = (
     _fail_on("With --gate findings, the least severe finding that fails."),
     _ON_INCONCLUSIVE,
 )  # fmt: skip
+_FREEZE: Final = click.option(
+    "--freeze", type=freeze_rule, multiple=True, metavar="GLOB=CONTRACT",
+    help="What must hold for frozen parameters: no-grad, no-update, hold, removed or reset. Repeatable.",
+)  # fmt: skip
+_REQUIRE: Final = click.option(
+    "--require", type=rule_codes, multiple=True, metavar="CODES",
+    help="Fail where one of these rules could not judge: codes or their beginnings. Repeatable.",
+)  # fmt: skip
 _TOLERANCE: Final = (
     click.option("--rtol", type=Amount(min=0), default=0.0, help="Relative tolerance. Default: exact."),
     click.option("--atol", type=Amount(min=0), default=0.0, help="Absolute tolerance. Default: exact."),
@@ -136,6 +153,52 @@ def content_gate_options(command: Command) -> Command:
         )
 
     return _with(_CONTENT_GATE, with_both)
+
+
+def freeze_option(command: Command) -> Command:
+    """Add the freeze contracts; the command gets them as a dict by glob."""
+
+    @wraps(command)
+    def with_contracts(*, freeze: Sequence[tuple[str, str]], **rest: Any) -> None:
+        command(freeze=dict(freeze), **rest)
+
+    return _with((_FREEZE,), with_contracts)
+
+
+def require_option(command: Command) -> Command:
+    """Add the codes that must be judged; the command gets them as a tuple."""
+
+    @wraps(command)
+    def with_codes(*, require: Sequence[Sequence[str]], **rest: Any) -> None:
+        command(require=tuple(chain(*require)), **rest)
+
+    return _with((_REQUIRE,), with_codes)
+
+
+def config_option(command: Command) -> Command:
+    """Add --config, and take what the command line leaves open from the project's settings."""
+    return _with((_CONFIG,), command)
+
+
+def _take_settings(context: click.Context, parameter: click.Parameter, given: Path | None) -> None:
+    """Make the settings the defaults of the command's options. UsageError where they cannot be read."""
+    if context.resilient_parsing:
+        return
+    from ckptcheck.config import load_config
+
+    config = load_config(given, Path.cwd())
+    own = config.verify if context.info_name == "verify" else {}
+    told = {key.replace("-", "_"): value for key, value in {**config.settings, **own}.items()}
+    told["freeze"] = [f"{glob}={contract}" for glob, contract in config.freeze.items()]
+    told["ignored"] = told.get("ignore", [])  # the name under which diff takes codes and patterns
+    known = {one.name for one in context.command.params}
+    context.default_map = {name: value for name, value in told.items() if name in known and value not in ([], ())}
+
+
+_CONFIG: Final = click.option(
+    "--config", type=Place(), is_eager=True, expose_value=False, callback=_take_settings, metavar="FILE",
+    help="Take settings from this file instead of the nearest ckptcheck.toml or pyproject.toml.",
+)  # fmt: skip
 
 
 def tolerance_options(command: Command) -> Command:

@@ -1,13 +1,20 @@
 """`ckptcheck verify`: does a resumed run reproduce the uninterrupted one?"""
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from ckptcheck.cli.calls import verbs_of
-from ckptcheck.cli.kinds import freeze_rule
-from ckptcheck.cli.options import View, gate_options, run_options, tolerance_options, view_options
+from ckptcheck.cli.options import (
+    View,
+    config_option,
+    freeze_option,
+    gate_options,
+    require_option,
+    run_options,
+    tolerance_options,
+    view_options,
+)
 
 
 @click.command("verify", short_help="Does a resumed run reproduce the uninterrupted one?")
@@ -32,22 +39,16 @@ from ckptcheck.cli.options import View, gate_options, run_options, tolerance_opt
 )
 @click.option("--deterministic", is_flag=True, help="Set torch's deterministic switches in every run.")
 @click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs for the noise floor.")
-@click.option(
-    "--freeze",
-    type=freeze_rule,
-    multiple=True,
-    metavar="GLOB=CONTRACT",
-    help="What must hold for frozen parameters: no-grad, no-update, hold, removed or reset. Repeatable.",
-)
+@freeze_option
 @click.option("--jobs", type=click.IntRange(min=1), show_default="by device and cores", help="Runs side by side.")
 @run_options
 @tolerance_options
 @gate_options
+@require_option
+@config_option
 @view_options
 @click.pass_context
-def command(
-    context: click.Context, /, view: View, target: str, freeze: Sequence[tuple[str, str]], **options: Any
-) -> None:
+def command(context: click.Context, /, view: View, target: str, **options: Any) -> None:
     """Train TARGET once through and once stopped and resumed, and compare every step.
 
     TARGET is path/to/file.py[:factory] or package.module:factory; the factory, `build` unless named, takes a
@@ -57,5 +58,5 @@ def command(
     from ckptcheck.cli.live import shown_progress
 
     with shown_progress(view) as progress:
-        result = verbs_of(context).verify(target, freeze=dict(freeze), progress=progress, **options)
+        result = verbs_of(context).verify(target, progress=progress, **options)
     context.exit(deliver(result, view))

@@ -149,6 +149,8 @@ class CheckpointDiff:
         notes: what was taken as equal or stripped, one sentence each.
         cast: the dtype of `--cast`, "" without; `cast_equal` counts tensors that are equal only after it.
         unread: tensors that both sides have, and whose contents could not be held against each other.
+        whole: whether all was compared: no pattern and no chosen section left something out, so that what has no row
+            is equal.
     """
 
     left: Checkpoint
@@ -164,6 +166,7 @@ class CheckpointDiff:
     cast: str = ""
     cast_equal: int = 0
     unread: int = 0
+    whole: bool = True
 
     @property
     def same_content(self) -> bool:

@@ -71,6 +71,7 @@ def diff_checkpoints(
         cast=cast,
         cast_equal=sum(outcome.is_cast_equal for outcome in outcomes),
         unread=len(unread),
+        whole=not (options.only or options.ignored or options.left_section or options.right_section),
     )
 
 

@@ -8,7 +8,12 @@ from ckptcheck.comparison.groups import match_groups
 from ckptcheck.state.checkpoint import NameSource, Naming
 from ckptcheck.state.training_state import Entry, Optimizer
 
-KEYED_BY_INDEX: Final = frozenset({NameSource.PARAM_NAMES, NameSource.USER, NameSource.MODEL_ORDER, NameSource.NONE})
+KEYED_BY_INDEX: Final = frozenset(
+    {
+        NameSource.PARAM_NAMES, NameSource.USER, NameSource.MODEL_ORDER, NameSource.GROUPING, NameSource.TARGET,
+        NameSource.NONE,
+    }
+)  # fmt: skip
 """Sources of names for a state that itself goes by numbers: torch's load_state_dict binds it by position."""
 
 

@@ -19,7 +19,7 @@ def renamed_schedules(left: Mapping[str, Entry], right: Mapping[str, Entry]) -> 
     Schedulers with labels on both sides keep them. Numbers are paired in order with numbers or labels; where the
     counts differ, each with the next that has the same keys. What has no partner keeps a label that the left lacks.
     """
-    ours, theirs = _objects(left), _objects(right)
+    ours, theirs = schedulers_in(left), schedulers_in(right)
     if not ours or not theirs or ours.keys() == theirs.keys() or all(map(_is_labelled, (ours, theirs))):
         return right
     partner = _partners(list(ours.values()), list(theirs.values()))
@@ -32,7 +32,7 @@ def renamed_schedules(left: Mapping[str, Entry], right: Mapping[str, Entry]) -> 
     return renamed
 
 
-def _objects(entries: Mapping[str, Entry]) -> _Objects:
+def schedulers_in(entries: Mapping[str, Entry]) -> _Objects:
     """The entries of each scheduler; all under "" where they are not those of several."""
     if not entries or _is_single(entries):
         return {"": dict(entries)} if entries else {}

@@ -54,6 +54,11 @@ def _is_held(name: str, model: Weights) -> bool:
     )
 
 
+def without_adapter(name: str) -> str:
+    """A live adapter's parameter as its file names it."""
+    return ".".join(part for part in name.split(".") if part not in _ADAPTER_PARTS)
+
+
 def _without_adapter(name: str, model: Weights) -> str:
-    bare = ".".join(part for part in name.split(".") if part not in _ADAPTER_PARTS)
+    bare = without_adapter(name)
     return bare if _is_held(bare, model) else name

@@ -72,7 +72,8 @@ def explain_optimizer(value: Raw, model: Weights, names: Sequence[str] | None = 
     members = Members(
         groups=tuple(tuple(_listed(group, "params")) for group in value["param_groups"]),
         param_names=param_names,
-        signatures={key: test.signature(_shapes(one)) for key, one in kept.items()},
+        signatures={key: test.signature(state_shapes(one)) for key, one in kept.items()},
+        decays=tuple(decay_of(one) for one in hyperparameters),
     )
     named = name_members(members, model, test, names)
     optimizer = assembled(members.groups, hyperparameters, kept, named, model)
@@ -161,7 +162,15 @@ def _notes(members: Members, kept: Mapping[Any, Mapping[str, Entry]], guess: Gue
         yield f"is {guess.rows[0].name}, which keeps one state for all its parameters, with the first of them"
 
 
-def _shapes(kept: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:
+def decay_of(hyperparameters: Mapping[str, Entry]) -> float | None:
+    """The weight decay of a group, None where it is not told or no plain number."""
+    entry = hyperparameters.get("weight_decay")
+    value = entry.value if entry is not None else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def state_shapes(kept: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:
+    """The shape of each state tensor of a parameter, by key, of all ranks' pieces together."""
     return {key: shape for key, one in kept.items() if (shape := whole_shape(one)) is not None}
 
 

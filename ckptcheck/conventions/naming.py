@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from ckptcheck.conventions.fitting import Shape, by_group, embed, fitting, names_by_shape
 from ckptcheck.conventions.given import as_in_file, check_given
+from ckptcheck.conventions.grouping import Fit, fitting_rules
 from ckptcheck.conventions.weights import Weights
 from ckptcheck.conventions.wrappers import Stripper
 from ckptcheck.optimizers.shapes import ShapeTest, Signature
@@ -23,12 +24,14 @@ class Members:
     """The param groups of an optimizer as the file has them.
 
     `groups` holds the keys of each group's parameters; `param_names` the names that the groups list, None where
-    they list none; `signatures` what the state of each key says about its parameter's shape.
+    they list none; `signatures` what the state of each key says about its parameter's shape; `decays` each group's
+    weight decay, None where it is not known.
     """
 
     groups: tuple[tuple[Key, ...], ...]
     param_names: tuple[tuple[str, ...], ...] | None
     signatures: Mapping[Key, Signature]
+    decays: tuple[float | None, ...] = ()
 
     @property
     def keys(self) -> list[Key]:
@@ -38,7 +41,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class NamedMembers:
-    """The name of each key of an optimizer's groups, and how it was found."""
+    """The name of each key of an optimizer's groups, and how it was found; no name where `naming.source` is NONE."""
 
     names: Mapping[Key, str]
     naming: Naming
@@ -62,11 +65,9 @@ def name_members(members: Members, model: Weights, test: ShapeTest, names: Seque
         check_given(named.names, model, members.signatures, test)
         return named
     wrong = f"the list that was given has {len(names)} names for {len(keys)} parameters; " if names is not None else ""
-    found, reason = _infer(members, model, test)
-    if found is None:
-        naming = Naming(NameSource.NONE, certain=False, reason=f"{wrong}{reason}")
-        return NamedMembers({key: numbered(key) for key in keys}, naming)
-    return NamedMembers(found, Naming(NameSource.MODEL_ORDER, certain=False, reason=f"{wrong}{reason}"))
+    found = infer(members, model, test)
+    naming = replace(found.naming, reason=f"{wrong}{found.naming.reason}")
+    return NamedMembers(found.names or {key: numbered(key) for key in keys}, naming)
 
 
 def _named(keys: Sequence[Key], given: Sequence[str], model: Weights, source: NameSource, reason: str) -> NamedMembers:
@@ -75,7 +76,10 @@ def _named(keys: Sequence[Key], given: Sequence[str], model: Weights, source: Na
         own = Stripper(given)
         bare = [model.name_of(own.strip(name)) for name in given]
         names = bare if not model.shapes or any(name in model.shapes for name in bare) else names
-    return NamedMembers(dict(zip(keys, names, strict=True)), Naming(source, certain=True, reason=reason))
+    found = dict(zip(keys, names, strict=True))
+    if len(set(found.values())) < len(found) == len(set(given)):  # ties must not make one of two parameters
+        found = {key: model.strip.strip(name) for key, name in zip(keys, given, strict=True)}
+    return NamedMembers(found, Naming(source, certain=True, reason=reason))
 
 
 def is_index(key: Key) -> bool:
@@ -83,15 +87,16 @@ def is_index(key: Key) -> bool:
     return isinstance(key, int) or (isinstance(key, str) and key.isdecimal() and len(key) <= MAX_DIGITS)
 
 
-def _infer(members: Members, model: Weights, test: ShapeTest) -> tuple[dict[Key, str] | None, str]:
-    """The only assignment of model parameters that fits, or None; and the reason in one sentence."""
+def infer(members: Members, model: Weights, test: ShapeTest) -> NamedMembers:
+    """The only assignment of the model's parameters that fits the groups, and why; no names where there is none."""
+    members = _once(members)
     keys, shapes = members.keys, model.shapes
     if not keys:
-        return None, "the groups list no parameters"
+        return _unnamed("the groups list no parameters")
     if not shapes:
-        return None, "no model lies beside the optimizer, so its indices cannot be named"
+        return _unnamed("no model lies beside the optimizer, so its indices cannot be named")
     if len(keys) > len(shapes):
-        return None, f"{len(keys)} indices do not fit the model's {len(shapes)} parameters"
+        return _unnamed(f"{len(keys)} indices do not fit the model's {len(shapes)} parameters")
     if not model.ordered:
         names, reason = _by_shape(members, shapes, test)
     elif names := _by_place(keys, members.signatures, shapes, test):
@@ -99,9 +104,54 @@ def _infer(members: Members, model: Weights, test: ShapeTest) -> tuple[dict[Key,
     elif sum(1 for group in members.groups if group) == 1:
         names, reason = _by_order(members, shapes, test)
     else:
-        names, reason = by_group(members.groups, members.signatures, shapes, test)
-        reason = reason or _reason(members, shapes, "group by group: no shape stands in two groups")
-    return dict(zip(keys, names, strict=True)) if names else None, reason
+        return _by_group(members, model, test)
+    if not names:
+        return _unnamed(reason)
+    naming = Naming(NameSource.MODEL_ORDER, certain=False, reason=reason)
+    return NamedMembers(dict(zip(keys, names, strict=True)), naming)
+
+
+def _once(members: Members) -> Members:
+    """The members without the second listing of one that is listed twice."""
+    if len(set(members.keys)) == len(members.keys):
+        return members
+    seen: set[Key] = set()
+    groups = tuple(tuple(key for key in group if not (key in seen or seen.add(key))) for group in members.groups)
+    return replace(members, groups=groups)
+
+
+def _unnamed(reason: str, candidates: tuple[str, ...] = ()) -> NamedMembers:
+    return NamedMembers({}, Naming(NameSource.NONE, certain=False, reason=reason, candidates=candidates))
+
+
+def _by_group(members: Members, model: Weights, test: ShapeTest) -> NamedMembers:
+    """The names of several groups' members: shapes force who is in which group, or one known grouping rule alone fits.
+
+    Shapes force nothing about the order within a group: a rule that sorts by name says more where no other rule fits.
+    """
+    forced, not_forced = by_group(members.groups, members.signatures, model.shapes, test)
+    fits: tuple[Fit, ...] = ()
+    if told := 2 * _spoken(members) >= len(members.keys):  # sizes of groups are no evidence by themselves
+        decays = members.decays or (None,) * len(members.groups)
+        fits = fitting_rules(members.groups, members.signatures, decays, model, test)
+    if forced and (not fits or any(fit.names == forced for fit in fits)):
+        reason = _reason(members, model.shapes, "group by group: no shape stands in two groups")
+        naming = Naming(NameSource.MODEL_ORDER, certain=False, reason=reason)
+        return NamedMembers(dict(zip(members.keys, forced, strict=True)), naming)
+    not_forced = not_forced or "shapes force the groups and not the order in them"
+    if not fits:
+        return _unnamed(f"{not_forced}; no known grouping rule fits" if told else not_forced)
+    if len(fits) > 1:
+        labels = tuple(f"{fit.rules[0].label} ({fit.rules[0].writer})" for fit in fits)
+        said = " and ".join((", ".join(labels[:-1]), labels[-1]))
+        return _unnamed(f"{not_forced}; {len(fits)} known grouping rules fit, each in its own way: {said}", labels)
+    reason = f"the only known grouping rule that fits: {_spelled(fits[0])}; the shapes of {_spoken(members)} agree"
+    naming = Naming(NameSource.GROUPING, certain=False, reason=reason)
+    return NamedMembers(dict(zip(members.keys, fits[0].names, strict=True)), naming)
+
+
+def _spelled(fit: Fit) -> str:
+    return f"{fit.rules[0].label}, as in {fit.rules[0].writer}"
 
 
 def _by_order(members: Members, shapes: Mapping[str, Shape], test: ShapeTest) -> tuple[tuple[str, ...], str]:
@@ -147,9 +197,14 @@ def _by_shape(members: Members, shapes: Mapping[str, Shape], test: ShapeTest) ->
 
 
 def _reason(members: Members, shapes: Mapping[str, Shape], how: str) -> str:
-    spoken = sum(1 for key in members.keys if members.signatures.get(key))
+    spoken = _spoken(members)
     evidence = f"the shapes of {spoken} with state agree" if spoken else "no state tells their shapes"
     return f"{_of(members.keys, shapes)} fit the model's parameters {how}; {evidence}"
+
+
+def _spoken(members: Members) -> int:
+    """How many keys have state that says something of the parameter's shape."""
+    return sum(1 for key in members.keys if members.signatures.get(key))
 
 
 def _of(keys: Sequence[Key], shapes: Mapping[str, Shape]) -> str:

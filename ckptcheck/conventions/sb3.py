@@ -2,21 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ckptcheck.conventions.files import files_of, matching, stem
-from ckptcheck.conventions.groups import explain_optimizer, is_optimizer
+from ckptcheck.conventions.groups import explain_optimizer, is_optimizer, member_count
 from ckptcheck.conventions.parts import Parts, checkpoint, model_of, names_of_each
 from ckptcheck.conventions.progress import number_of
 from ckptcheck.conventions.weights import Weights
 from ckptcheck.state.checkpoint import Checkpoint
-from ckptcheck.state.raw import RawTree
+from ckptcheck.state.raw import Raw, RawTree
 
 DATA: Final = "data"
 POLICY: Final = "policy.pth"
 VARIABLES: Final = "pytorch_variables.pth"
 _OPTIMIZER: Final = r"(?P<owner>.+)[._]optimizer\.pth"
 _ENTROPY: Final = "ent_coef"
+_TARGET: Final = "_target"
+_REPLAY: Final = "replay_buffer_class"
+"""Among the data of algorithms that learn from what they kept."""
 COUNTERS: Final = ("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps", "_num_timesteps_at_start")
 
 
@@ -50,19 +53,39 @@ class StableBaselines:
         done = []
         for match, value in optimizers:
             key = stem(match[0])
-            done.append(explain_optimizer(value, _owned(model, match["owner"], set(held)), given[key]))
+            own = _owned(model, match["owner"], set(held), member_count(value))
+            done.append(explain_optimizer(value, own, given[key]))
             parts.extra.update({f"{key}.{path}": one for path, one in done[-1].rest.items()})
             parts.notes.extend(f"{key} {said}" for said in done[-1].notes)
+        parts.notes += _notes(policy, data)
         ready = tuple(one.optimizer for one in done), tuple(one.naming for one in done)
         return checkpoint(raw, self.name, parts, names, optimizers=ready, model=model)
 
 
-def _owned(model: Weights, owner: str, variables: set[str]) -> Weights:
-    """The part of the model that one optimizer trains."""
+def _owned(model: Weights, owner: str, variables: set[str], count: int) -> Weights:
+    """The part of the model that one optimizer trains, `count` parameters of it."""
     if owner == _ENTROPY:
         names = [name for name in model.shapes if name in variables]
     else:
         names = [name for name in model.shapes if name not in variables]
         if owner != "policy":
             names = [name for name in names if name.startswith(f"{owner}.")]
+        elif count < len(names):  # some versions list the target networks, too, and never train them
+            names = [name for name in names if not _is_target(name)]
     return replace(model, shapes={name: model.shapes[name] for name in names})
+
+
+def _is_target(name: str) -> bool:
+    """Whether a parameter is of a copy that follows a network that is trained."""
+    return name.partition(".")[0].endswith(_TARGET)
+
+
+def _notes(policy: Mapping[Any, Raw], data: Mapping[Any, Raw]) -> list[str]:
+    """What is not in such an archive, or is not trained."""
+    targets = dict.fromkeys(str(name).partition(".")[0] for name in policy if _is_target(str(name)))
+    notes = [f"{name} follows a network that is trained: no optimizer has it" for name in targets]
+    if _REPLAY in data:
+        notes.append(
+            "the replay buffer is not in the archive: save_replay_buffer writes it, and load starts without one"
+        )
+    return notes

@@ -13,6 +13,9 @@ class Job:
     `load_from` is what `load` gets, inside `workdir`. `saves` maps a step to the path that `save` gets after it.
     `store` forces the tool's own store. `trace` is the file to record into, None for no recording. `capture`
     is a folder in which the tensors named in `wanted` are laid out moment by moment for a second pass.
+
+    With `dry_run`, a checkpoint of any format, the job is to build, load it and record, and to train no step; the
+    target's own load gets a copy, or nothing where `may_execute` is False and its pickles can run code.
     """
 
     name: str
@@ -30,6 +33,8 @@ class Job:
     trace: Path | None = None
     capture: Path | None = None
     wanted: Path | None = None
+    dry_run: Path | None = None
+    may_execute: bool = True
 
     def to_json(self) -> str:
         """The job as JSON."""
@@ -39,7 +44,7 @@ class Job:
     def from_json(cls, text: str) -> "Job":
         """The job that `to_json` wrote."""
         values = json.loads(text)
-        for name in ("workdir", "load_from", "trace", "capture", "wanted"):
+        for name in ("workdir", "load_from", "trace", "capture", "wanted", "dry_run"):
             values[name] = Path(values[name]) if values[name] is not None else None
         values["saves"] = {int(step): Path(path) for step, path in values["saves"].items()}
         return cls(**values)

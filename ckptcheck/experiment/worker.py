@@ -93,6 +93,11 @@ class Trial:
         own = bool(job.store or run.save is None)
         teller.tell({"facts": {"freeze": dict(run.freeze), "own_store": own}})
         with Recording(job, run, self._captured) if job.trace else nullcontext() as recording:
+            if job.dry_run is not None:
+                from ckptcheck.experiment.dry_run import try_load
+
+                try_load(job, run, recording, teller)
+                return
             if job.load_from is not None:
                 if recording:
                     recording.built(job.first - 1)

@@ -4,6 +4,7 @@ Rows of torch.optim hold for torch 1.12 to 2.13; the tests build each from the r
 are from files that they wrote, or from their source.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from ckptcheck.optimizers.row import Kind, Row
@@ -19,6 +20,14 @@ SHARED_HYPERPARAMETERS: Final = frozenset(
 
 KEPT_BESIDE: Final = frozenset({"fp32_param", "master_param"})
 """State keys of trainers in mixed precision, which keep the float32 weights beside any optimizer's state."""
+
+SECOND_MOMENTS: Final[Mapping[str, str]] = {
+    "exp_avg_sq": "exp_avg", "max_exp_avg_sq": "exp_avg", "exp_inf": "exp_avg", "square_avg": "grad_avg", "sum": "",
+    "acc_delta": "", "variance": "", "row_var": "", "col_var": "", "exp_avg_sq_row": "", "exp_avg_sq_col": "",
+    "exp_avg_var": "", "max_exp_avg_var": "",
+}  # fmt: skip
+"""State keys whose values are means or sums of squares, or of magnitudes, and never below zero, to the key of the first
+moment that an update divides by them; "" where there is none."""
 
 _P, _S, _C = Kind.PARAMETER, Kind.SCALAR, Kind.COUNTER
 _STEP = {"step": _C}

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from ckptcheck.errors import CheckpointError
 from ckptcheck.readers.source import Source, said_of
-from ckptcheck.readers.tensor_bytes import blocks
-from ckptcheck.state.raw import Defect, Flaw, Member
+from ckptcheck.readers.tensor_bytes import watched
+from ckptcheck.state.raw import Defect, Flaw, Member, Watch
 
 
 def plain_member(source: Source, name: str) -> Member:
@@ -18,9 +18,9 @@ class _Reads:
     source: Source
     name: str
 
-    def __call__(self) -> Defect | None:
+    def __call__(self, watch: Watch | None = None) -> Defect | None:
         try:
-            for _ in blocks(self.source):
+            for _ in watched(self.source, watch):
                 pass
         except CheckpointError as trouble:
             return Defect(Flaw.UNREADABLE, self.source.label, f"{self.name}: {said_of(trouble, self.source.path)}")

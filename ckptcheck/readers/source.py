@@ -4,6 +4,7 @@ import os
 import stat
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -146,6 +147,10 @@ class Source:
     def head(self, length: int) -> bytes:
         """The first bytes, fewer where there are fewer."""
         return self.read(0, min(length, self.nbytes))
+
+    def home(self) -> tuple[Hashable, int]:
+        """What positions count in, and this window's first one: see `Stretch`."""
+        return (self.pool, self.path), self.begin
 
     def window(self, begin: int, nbytes: int) -> "Source":
         """A part of this window. DamagedCheckpointError where it reaches beyond."""

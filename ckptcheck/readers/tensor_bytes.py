@@ -1,12 +1,13 @@
 """Where a tensor's bytes lie, and how its logical row-major little-endian bytes are read from there."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ckptcheck.errors import DamagedCheckpointError
 from ckptcheck.readers.source import Source
+from ckptcheck.state.raw import Stretch, Watch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +44,31 @@ def blocks(run: ByteRun) -> Iterator[memoryview]:
         yield block
 
 
+def home_of(run: ByteRun) -> tuple[Hashable, int] | None:
+    """What positions in a run count in, and its first one; None for memory. Raises what `located` raises."""
+    if isinstance(run, Source) or not hasattr(run, "located"):
+        found: tuple[Hashable, int] | None = run.home() if hasattr(run, "home") else None
+        return found
+    source: Source = run.located()
+    return source.home()
+
+
+def watched(run: ByteRun, watch: Watch | None) -> Iterator[memoryview]:
+    """As `blocks`; each is shown to `watch` first, where it can be said where it lies."""
+    home = home_of(run) if watch is not None and run.nbytes else None
+    start = 0
+    for block in blocks(run):
+        if watch is not None and home is not None:
+            watch(home[0], home[1] + start, block)
+        start += len(block)
+        yield block
+
+
+def _stretch(run: ByteRun, begin: int, nbytes: int) -> tuple[Stretch, ...] | None:
+    home = home_of(run)
+    return None if home is None else (Stretch(home[0], home[1] + begin, 0, nbytes),)
+
+
 class LateSource(ByteRun, Protocol):
     """A run that is one stretch of a file, known only when somebody reads it."""
 
@@ -61,6 +87,10 @@ class Contiguous:
     def __call__(self, start_bytes: int, buffer: memoryview) -> None:
         """Fill `buffer` from byte `start_bytes` of the tensor on."""
         self.run.read_into(self.begin + start_bytes, buffer)
+
+    def stretches(self, start_bytes: int, nbytes: int) -> tuple[Stretch, ...] | None:
+        """As `ckptcheck.state.raw.stretches`."""
+        return _stretch(self.run, self.begin + start_bytes, nbytes)
 
     def located(self) -> tuple[Source, int]:
         """The file's window and where in it the tensor begins, for whoever reads positions on his own."""
@@ -117,6 +147,11 @@ class Gathered:
         self._fill(first, buffer[: whole * size])
         if len(buffer) % size:
             buffer[whole * size :] = self._elements(first + whole, 1)[: len(buffer) % size]
+
+    def stretches(self, start_bytes: int, nbytes: int) -> tuple[Stretch, ...] | None:
+        """As `ckptcheck.state.raw.stretches`: None where the elements are strided or their bytes swapped."""
+        is_plain = self.swap == 1 and is_row_major(self.shape, self.stride)
+        return _stretch(self.run, self.begin + start_bytes, nbytes) if is_plain else None
 
     def _elements(self, first: int, count: int) -> bytearray:
         content = bytearray(count * self.itemsize)

@@ -34,6 +34,8 @@ def headline(result: Result) -> str:
         unread = result.parts.get("unread")
         if isinstance(unread, int) and unread:
             return f"what could be compared is the same, and {words.counted(unread, 'tensor')} could not"
+        if reason := result.parts.get("unjudged"):
+            return f"{words.scalar(reason)}; {_contents(result)}"
         return "nothing was compared"
     if result.parts.get("gate") == "findings":
         judged = words.headline(result) if result.verdict is Verdict.FAIL else "no finding fails the comparison"

@@ -1,13 +1,10 @@
-"""The report of one checkpoint's files: what is wrong with them, what was verified, what a pickle names."""
+"""The rows about a checkpoint's files: which were looked at, what was verified, what a pickle names."""
 
 from typing import Final
 
-from ckptcheck.finding import Result, Verdict
+from ckptcheck.finding import Result
 from ckptcheck.reports import words
 from ckptcheck.reports.distances import Entry, entries_of
-from ckptcheck.reports.findings import other_findings
-from ckptcheck.reports.margin import not_judged
-from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.sheet import Sheet
 
 _CHECKSUMS: Final = {
@@ -17,35 +14,26 @@ _CHECKSUMS: Final = {
 }
 
 
-def headline(result: Result) -> str:
-    """Return the weightiest finding, or that none fails the check."""
-    if result.verdict is Verdict.PASS:
-        return "no finding fails the check" if result.findings else _whole(result)
-    return words.headline(result) if result.findings else "no rule could judge the files"
-
-
-def _whole(result: Result) -> str:
+def whole(result: Result) -> str:
     """Say that nothing is wrong, and no more than was held against checksums."""
     if all(one.get("checksums") == "on" for one in entries_of(result, "files")):
         return "the files are whole"
-    return (
-        f"no damage found; {'some bytes carry no checksum' if result.compared.bytes else 'no byte carries a checksum'}"
-    )
+    carried = "some bytes carry no checksum" if _verified_bytes(result) else "no byte carries a checksum"
+    return f"no damage found, {carried}"
 
 
-def body(sheet: Sheet, result: Result, page: Page) -> None:
-    """Write what stands below the headline."""
-    full = page.detail is Detail.ALL
-    other_findings(sheet, result, full)
-    if result.findings:
-        sheet.gap()
-    checked(sheet, result)
+def layout(sheet: Sheet, result: Result) -> None:
+    """Say how the bytes lie and who wrote them."""
     files = entries_of(result, "files")
-    if layout := layout_in_words(result.parts.get("layout")):
-        count = f", {words.counted(len(files), 'file')}" if len(files) > 1 else ""
-        sheet.row("Layout", layout + count)
-    if layout:
-        sheet.row("Verified", f"{words.size(result.compared.bytes)} held against checksums")
+    if told := layout_in_words(result.parts.get("layout")):
+        sheet.row("Layout", told + (f", {words.counted(len(files), 'file')}" if len(files) > 1 else ""))
+
+
+def verified(sheet: Sheet, result: Result, full: bool) -> None:
+    """Say what was held against checksums, what was not read, and what pickles name."""
+    files = entries_of(result, "files")
+    if layout_in_words(result.parts.get("layout")):
+        sheet.row("Verified", f"{words.size(_verified_bytes(result))} held against checksums")
     for kind in dict.fromkeys(words.scalar(one.get("checksums")) for one in files):
         alike = [one for one in files if one.get("checksums") == kind]
         if kind != "on" or full:
@@ -53,7 +41,6 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
             sheet.row("", words.listed(names, None if full else 4), lead=f"{_CHECKSUMS.get(kind, kind)}: ")
     behind(sheet, files)
     pickled(sheet, entries_of(result, "globals"), full)
-    not_judged(sheet, result, full)
 
 
 def behind(sheet: Sheet, files: list[Entry]) -> None:
@@ -100,3 +87,8 @@ def pickled(sheet: Sheet, named: list[Entry], full: bool) -> None:
             style = "red" if danger == "runs-code" else ""
             sheet.row(label, words.listed(names, None if full else most), lead=said, lead_style=style)
             label = ""
+
+
+def _verified_bytes(result: Result) -> int:
+    nbytes = result.parts.get("verified_bytes")
+    return nbytes if isinstance(nbytes, int) else result.compared.bytes

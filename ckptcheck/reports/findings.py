@@ -20,7 +20,7 @@ def other_findings(sheet: Sheet, result: Result, full: bool) -> None:
         lead = f"{finding.code} {finding.severity.value}: "
         more = f" (and {like} more like it; -v shows all)" if like and not full else ""
         sheet.row(label, finding.message + more, lead=lead, lead_style=_SEVERITY_STYLES[finding.severity])
-        if told is None and not full and finding.fix:
+        if told is None and not full and finding.fix and finding.severity is not Severity.INFO:
             sheet.row("", f"to do: {finding.fix}")
         _details(sheet, finding, full)
         label = ""

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ckptcheck.finding import Result, Verdict
-from ckptcheck.reports import contents, differences, files, words
+from ckptcheck.reports import checked, contents, differences, words
 
 _OF_COMMAND: Final[Mapping[str, Callable[[Result], str]]] = {
     "inspect": contents.headline,
     "diff": differences.headline,
-    "check": files.headline,
+    "check": checked.headline,
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ckptcheck.finding import Result, Verdict
-from ckptcheck.reports import contents, differences, distances, files, words
+from ckptcheck.reports import checked, contents, differences, distances, words
 from ckptcheck.reports.findings import other_findings, without_effect
 from ckptcheck.reports.headlines import headline
 from ckptcheck.reports.margin import compared, crossed, environment, not_judged, runs, settings
@@ -20,7 +20,7 @@ _VERDICT_STYLES: Final = {
 _BODIES: Final[Mapping[str, Callable[[Sheet, Result, Page], None]]] = {
     "inspect": contents.body,
     "diff": differences.body,
-    "check": files.body,
+    "check": checked.body,
 }
 """Command to what it says below the headline; the others tell of a trajectory."""
 _WITHOUT_VERDICT: Final = frozenset({"inspect"})

@@ -21,11 +21,13 @@ class Files:
         raw: None where the reading ended in an error.
         defects: everything that is wrong, the error that ended the reading among them.
         checked: the stored bytes that carry a checksum and were held against it; None where there are none.
+        released: whether the user says that others load it.
     """
 
     raw: RawTree | None
     defects: tuple[Defect, ...] = ()
     checked: tuple[Member, ...] | None = None
+    released: bool = False
 
     def of(self, flaw: Flaw) -> Iterator[tuple[str, list[Defect]]]:
         """The defects of a kind, by file."""
@@ -99,15 +101,19 @@ def unsafe_pickle(files: Files) -> Iterator[Evidence]:
     Why: whoever loads it runs what its author chose; and a class that moved or is not installed breaks the load.
     Example: `os.system` in a downloaded checkpoint; an object of your own class among the hyperparameters.
     Fix: save tensors, numbers, strings, lists and dicts only; load files of others with `weights_only=True`.
-    Limits: an error where a global can run any code. Classes that the common trainers save are not told; code can
-    hide in the constructor of any class.
+    Limits: an error where a global can run any code, and for a release (`--for release`) where it is of any other
+    package. Classes that the common trainers save are not told, in a release as a warning; code can hide in the
+    constructor of any class.
     """
     by_file: dict[str, dict[Danger, list[str]]] = {}
     for one in files.raw.globals if files.raw else ():
-        if one.danger is Danger.RUNS_CODE or (one.danger is Danger.UNKNOWN and not is_known(one.name)):
+        if one.danger is Danger.RUNS_CODE or (
+            one.danger is Danger.UNKNOWN and (files.released or not is_known(one.name))
+        ):
             by_file.setdefault(one.file, {}).setdefault(one.danger, []).append(one.name)
     for file, found in by_file.items():
         runs, unknown = found.get(Danger.RUNS_CODE, []), found.get(Danger.UNKNOWN, [])
+        strange = files.released and not all(map(is_known, unknown))
         said = [f"names {names(runs)}, which can run any code where it is loaded"] if runs else []
         said += [f"holds objects of {names(unknown)}, whose code runs where it is loaded"] if unknown else []
         yield Evidence(
@@ -116,7 +122,7 @@ def unsafe_pickle(files: Files) -> Iterator[Evidence]:
             {"runs_code": kept(runs), "unknown": kept(unknown)},
             "do not load it outside of a sandbox; ask its author for tensors and plain values" if runs
             else "save plain values in place of these objects, and load with weights_only=True",
-            Severity.ERROR if runs else None,
+            Severity.ERROR if runs or strange else None,
         )  # fmt: skip
 
 
@@ -180,18 +186,20 @@ def judge_files(
     defects: Sequence[Defect],
     select: Sequence[str] = ("CK",),
     ignore: Sequence[str] = (),
+    *,
+    released: bool = False,
 ) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
     """What the rules say of a checkpoint's files.
 
     `raw` is what could be read, `trouble` the error that ended the reading, `defects` what verifying the members of
-    `raw` found; those that `raw` names itself are added.
+    `raw` found; those that `raw` names itself are added. `released` says that others load it.
     """
     all_defects = [*(raw.defects if raw else ()), *defects]
     if trouble is not None:
         all_defects.append(Defect(Flaw(trouble.flaw), "", str(trouble)))
     unique = {(one.flaw, one.file, one.said): one for one in all_defects}
     carrying = tuple(one for one in raw.members if one.has_checksum) if raw else ()
-    files = Files(raw, tuple(unique.values()), carrying or None)
+    files = Files(raw, tuple(unique.values()), carrying or None, released)
     findings: list[Finding] = []
     not_judged: list[NotJudged] = []
     for one in chosen(RULES, select, ignore):

@@ -21,6 +21,10 @@ class NameSource(StrEnum):
     """A list that the user gave."""
     MODEL_ORDER = "model-order"
     """The order of the model's state_dict fits every index, in number and shape, and is the only one that does."""
+    GROUPING = "grouping"
+    """One known rule alone sorts the model's parameters into groups of these numbers and shapes."""
+    TARGET = "target"
+    """The live optimizer that shall load it has groups of these numbers and shapes: there a load puts the state."""
     NONE = "none"
     """Parameters are numbered as in the file: "#0", "#1", ..."""
 
@@ -30,12 +34,13 @@ class Naming:
     """How one optimizer's parameters got their names.
 
     `certain` is False where shapes and order alone speak for them; `reason` says in one sentence why these names, or
-    why none.
+    why none. `candidates` are the known grouping rules that fit, where they name the parameters in unlike ways.
     """
 
     source: NameSource
     certain: bool
     reason: str
+    candidates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

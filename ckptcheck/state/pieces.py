@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from ckptcheck.state.raw import ReadInto
+from ckptcheck.state.raw import ReadInto, Stretch, stretches
 from ckptcheck.state.tensor import ITEMSIZE_BYTES, TensorSpec
 
 STEPS_PER_BOX: Final = 200
 """Steps that proving a tiling may take for each box: shards of a mesh take a few, only a made-up heap takes more."""
 BLOCK_BYTES: Final = 4 << 20
-"""Most bytes that a piece whose rows are scattered over the whole is read at once."""
+"""Most bytes that are read at once of pieces whose rows are scattered over the whole."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,25 +64,50 @@ def join_runs(spec: TensorSpec, runs: Sequence[Run]) -> ReadInto:
         end += run.numel
     if end != spec.numel:
         raise ValueError(f"{end} elements are held of the {spec.numel} of {spec}")
-    starts = [run.start * size for run in ordered]
+    return _Row(tuple(ordered), size, tuple(run.start * size for run in ordered))
 
-    def read_into(start_bytes: int, buffer: memoryview) -> None:
-        place = bisect_right(starts, start_bytes) - 1
-        while buffer:
-            run = ordered[place]
-            skipped = start_bytes - starts[place]
-            length = min(run.numel * size - skipped, len(buffer))
-            run.read_into(run.begin * size + skipped, buffer[:length])
-            start_bytes, buffer, place = start_bytes + length, buffer[length:], place + 1
 
-    return read_into
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """A `ReadInto` of runs without a hole; `starts` are their first bytes."""
+
+    runs: tuple[Run, ...]
+    size: int
+    starts: tuple[int, ...]
+
+    def __call__(self, start_bytes: int, buffer: memoryview) -> None:
+        for run, skipped, length in self._parts(start_bytes, len(buffer)):
+            run.read_into(run.begin * self.size + skipped, buffer[:length])
+            buffer = buffer[length:]
+
+    def stretches(self, start_bytes: int, nbytes: int) -> tuple[Stretch, ...] | None:
+        """As `ckptcheck.state.raw.stretches`: those of all runs, or None."""
+        found: list[Stretch] = []
+        done = 0
+        for run, skipped, length in self._parts(start_bytes, nbytes):
+            part = stretches(run.read_into, run.begin * self.size + skipped, length)
+            if part is None:
+                return None
+            found += (one._replace(start=one.start + done) for one in part)
+            done += length
+        return tuple(found)
+
+    def _parts(self, start_bytes: int, nbytes: int) -> Iterator[tuple[Run, int, int]]:
+        """The runs that hold some bytes: each with those of it that come before, and how many it gives."""
+        place = bisect_right(self.starts, start_bytes) - 1
+        while nbytes:
+            run = self.runs[place]
+            skipped = start_bytes - self.starts[place]
+            length = min(run.numel * self.size - skipped, nbytes)
+            yield run, skipped, length
+            start_bytes, nbytes, place = start_bytes + length, nbytes - length, place + 1
 
 
 def join_boxes(spec: TensorSpec, boxes: Sequence[Box]) -> ReadInto:
     """Read a tensor from boxes; ValueError where they do not tile it exactly.
 
     A box is never cut into its rows: it is read in neighbouring bytes, at most `BLOCK_BYTES` at once where they must
-    be scattered, as those of a column shard.
+    be scattered, as those of a column shard; boxes of whole rows lie one after the other.
     """
     size = _itemsize(spec)
     for one in boxes:
@@ -93,6 +118,9 @@ def join_boxes(spec: TensorSpec, boxes: Sequence[Box]) -> ReadInto:
         raise ValueError(f"pieces of {total} elements do not tile the {spec.numel} of {spec}")
     if len(held) == 1:
         return held[0].read_into
+    if all(one.shape[1:] == spec.shape[1:] for one in held):
+        inner = math.prod(spec.shape[1:])
+        return join_runs(spec, [Run(one.offsets[0] * inner, math.prod(one.shape), one.read_into) for one in held])
     return _Joined(
         (*spec.shape, size), [Box((*one.offsets, 0), (*one.shape, size), one.read_into) for one in held]
     ).read
@@ -155,7 +183,7 @@ def _bands(boxes: Sequence[Box], axis: int, length: int) -> Iterator[list[Box]]:
 
 
 class _Joined:
-    """Boxes that tile a whole; the last dimension of all is the bytes of an element."""
+    """Boxes that tile a whole, some cut across its rows; the last dimension of all is the bytes of an element."""
 
     def __init__(self, shape: tuple[int, ...], boxes: list[Box]) -> None:
         self.shape = shape
@@ -163,13 +191,11 @@ class _Joined:
         self.begins = [one.offsets[0] for one in self.boxes]
         self.reach = list(accumulate((one.offsets[0] + one.shape[0] for one in self.boxes), max))
         self.strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        self.scattered = any(one.shape[1:] != shape[1:] for one in boxes)
 
     def read(self, start: int, buffer: memoryview) -> None:
         """A `ReadInto`."""
-        block = BLOCK_BYTES if self.scattered else len(buffer)
-        for begin in range(0, len(buffer), block or 1):
-            part = buffer[begin : begin + block]
+        for begin in range(0, len(buffer), BLOCK_BYTES):
+            part = buffer[begin : begin + BLOCK_BYTES]
             place = 0
             for region in self._regions(start + begin, start + begin + len(part)):
                 length = math.prod(region.shape)

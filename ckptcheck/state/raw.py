@@ -7,11 +7,11 @@ Readers see to it that a raw value is finite: it does not contain itself, is at 
 most `MAX_RAW_VALUES` values, counting one as often as it is reached.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from ckptcheck.state.tensor import TensorSpec, fetch
 from ckptcheck.state.tree import MAX_DEPTH
@@ -195,19 +195,54 @@ class Defect:
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
+Watch: TypeAlias = Callable[[Hashable, int, memoryview], None]
+"""Sees bytes while they are verified: what their position counts in, that position, and the bytes, which are good only
+until the call returns."""
+
+
+class Stretch(NamedTuple):
+    """Neighbouring bytes of a tensor, where a `Watch` sees them.
+
+    `home` is what `begin` counts in: a file's path, or a compressed member, whose unfolded bytes count. `start` is
+    the first one's position in the tensor.
+    """
+
+    home: Hashable
+    begin: int
+    start: int
+    nbytes: int
+
+
+def stretches(read_into: ReadInto, start: int, nbytes: int) -> tuple[Stretch, ...] | None:
+    """Where `nbytes` bytes of a tensor lie, from byte `start` on, which counts as their first.
+
+    None where they lie in no plain order, or nobody can say. Raises CheckpointError where the place cannot be read.
+    """
+    find: Callable[[int, int], tuple[Stretch, ...] | None] | None = getattr(read_into, "stretches", None)
+    return find(start, nbytes) if find is not None else None
+
+
+class Verify(Protocol):
+    """Reads the bytes of a member, shows them to `watch`, and returns what is wrong with them."""
+
+    def __call__(self, watch: Watch | None = None) -> Defect | None:
+        """None where nothing is wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A run of stored bytes that carries a checksum, or could: a zip member, a DCP item, a payload.
 
-    `verify` reads the bytes and returns what is wrong with them, None where the checksum holds. `has_checksum` is
-    False where the file carries none: then `verify` only reads.
+    `verify` reads the bytes and returns what is wrong with them, None where the checksum holds; on the way it can show
+    them to somebody, so that they are read once. `has_checksum` is False where the file carries none: then `verify`
+    only reads.
     """
 
     file: str
     name: str
     nbytes: int
     has_checksum: bool
-    verify: Callable[[], Defect | None]
+    verify: Verify
 
 
 @dataclass(frozen=True, slots=True)

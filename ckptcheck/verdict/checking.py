@@ -2,19 +2,24 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from ckptcheck.comparison.survey import Survey
 from ckptcheck.errors import DamagedCheckpointError
-from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, NotJudged, Result, Verdict
+from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, NotJudged, Result, Severity, Verdict
 from ckptcheck.progress import Progress
-from ckptcheck.rules.stored.stored import Purpose
+from ckptcheck.rules.stored.stored import WHY_NOT, Purpose, Stored
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import Defect, Flaw, RawTree
 from ckptcheck.verdict.check_question import CheckQuestion, Said
+from ckptcheck.verdict.demanded import demanded, not_in_question
 from ckptcheck.verdict.files_part import files_part
 from ckptcheck.verdict.inspection import globals_part
 from ckptcheck.verdict.members import Verified
-from ckptcheck.verdict.purpose import AUTO, check_purpose, purpose_of
+from ckptcheck.verdict.optimizers import optimizers_part
+from ckptcheck.verdict.purpose import AUTO, applying, check_purpose, purpose_of
+
+_WEIGHTS: Final = {severity: place for place, severity in enumerate(Severity)}
 
 
 def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | None = None) -> Result:
@@ -38,19 +43,22 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
     checkpoint, defects = _explained(raw) if raw is not None else (None, ())
     verified, survey = read_through(raw, checkpoint, progress) if raw is not None else (Verified(), None)
     said = [_files(raw, trouble, (*verified.defects, *defects), question)]
+    purpose = None
     if checkpoint is not None:
-        said.append(_content(checkpoint, survey, question))
+        purpose, reason = purpose_of(question.purpose, checkpoint)
+        said.append(_content(_stored(checkpoint, purpose, survey, question), question, reason))
         if question.target is not None:
             said.append(try_load(checkpoint, question.target, question, progress))
     if raw is not None:
         said.append(judge_series(path, raw, question, progress))
         raw.check_unchanged()
-    findings = [finding for one in said for finding in one.findings]
-    not_judged = [lacking for one in said for lacking in one.not_judged]
+    said.append(Said(not_judged=not_in_question(question, purpose)))
+    findings = sorted((finding for one in said for finding in one.findings), key=lambda one: _WEIGHTS[one.severity])
+    not_judged = [*dict.fromkeys(lacking for one in said for lacking in one.not_judged)]
     return Result(
         command="check",
         verdict=_verdict(raw, findings, not_judged, question),
-        compared=Compared(bytes=verified.nbytes),
+        compared=_compared(checkpoint, verified, survey),
         findings=tuple(findings),
         not_judged=tuple(not_judged),
         parts={
@@ -59,7 +67,12 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
             "layout": _layout(raw, checkpoint),
             "files": files_part(raw) if raw is not None else [],
             "globals": globals_part(raw) if raw is not None else [],
+            "verified_bytes": verified.nbytes,
+            "purpose": None,
+            "optimizers": [],
+            "memory": None,
             **{name: part for one in said for name, part in one.parts.items()},
+            "required": [one.code for one in demanded(not_judged, question.require)],
         },
     )
 
@@ -69,31 +82,43 @@ def _files(
 ) -> Said:
     from ckptcheck.rules.files import judge_files
 
-    findings, not_judged = judge_files(raw, trouble, defects, question.select, question.ignore)
-    return Said([*findings], [*not_judged])
+    released = question.purpose == Purpose.RELEASE
+    found = judge_files(raw, trouble, defects, question.select, question.ignore, released=released)
+    return Said([*found[0]], [*found[1]])
 
 
-def _content(checkpoint: Checkpoint, survey: Survey | None, question: CheckQuestion) -> Said:
-    """What the rules over one checkpoint say."""
+def _stored(checkpoint: Checkpoint, purpose: Purpose, survey: Survey | None, question: CheckQuestion) -> Stored:
     from ckptcheck.optimizers.guessing import guess
+
+    classes = tuple(guess(one) for one in checkpoint.state.optimizers)
+    return Stored(checkpoint, purpose, asked=question.purpose != AUTO, classes=classes, survey=survey)
+
+
+def _content(stored: Stored, question: CheckQuestion, reason: str) -> Said:
+    """What the rules over one checkpoint say."""
     from ckptcheck.rules.rule import chosen, judged
-    from ckptcheck.rules.stored.stored import WHY_NOT, Stored
     from ckptcheck.rules.stored.table import STORED_RULES
+    from ckptcheck.verdict.resume_memory import memory_part
 
-    purpose, reason = purpose_of(question.purpose, checkpoint)
-    stored = Stored(
-        checkpoint,
-        purpose,
-        asked=question.purpose != AUTO,
-        classes=tuple(guess(one) for one in checkpoint.state.optimizers),
-        survey=survey,
-    )
-    findings, not_judged = judged(chosen(STORED_RULES, question.select, question.ignore), stored, WHY_NOT)
-    return Said(findings, not_judged, {"purpose": _purpose(question.purpose, purpose, reason)})
+    rules = chosen(applying(STORED_RULES, stored.purpose), question.select, question.ignore)
+    findings, not_judged = judged(rules, stored, WHY_NOT)
+    parts: dict[str, Json] = {
+        "purpose": {"asked": question.purpose, "judged_for": str(stored.purpose), "reason": reason},
+        "optimizers": optimizers_part(stored.checkpoint, {}),
+        "memory": memory_part(stored.checkpoint),
+    }
+    return Said(findings, not_judged, parts)
 
 
-def _purpose(asked: str, purpose: Purpose, reason: str) -> Json:
-    return {"asked": asked, "judged_for": str(purpose), "reason": reason}
+def _compared(checkpoint: Checkpoint | None, verified: Verified, survey: Survey | None) -> Compared:
+    """What the rules looked at; the survey reads the bytes that are verified, and what carries no checksum."""
+    nbytes = max(verified.nbytes, survey.nbytes if survey is not None else 0)
+    if checkpoint is None:
+        return Compared(bytes=nbytes)
+    state = checkpoint.state
+    kept = (entry for one in state.optimizers for held in one.state.values() for entry in held.values())
+    tensors = sum(entry.spec is not None for entry in kept)
+    return Compared(parameters=len(state.parameters), state_tensors=tensors, bytes=nbytes)
 
 
 def _layout(raw: RawTree | None, checkpoint: Checkpoint | None) -> Json:
@@ -131,7 +156,7 @@ def _verdict(
     """Fail by severity, and where a demanded rule could not judge; a pass needs a rule that looked at it."""
     if any(finding.severity in FAIL_ON[question.fail_on] for finding in findings):
         return Verdict.FAIL
-    if question.require and any(one.code.startswith(question.require) for one in not_judged):
+    if demanded(not_judged, question.require):
         return Verdict.FAIL
     return Verdict.PASS if raw is not None and _some_rule_judged(not_judged, question) else Verdict.INCONCLUSIVE
 

@@ -1,14 +1,19 @@
 """What a checkpoint is judged for: as the user says, or by what is in it."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from ckptcheck.errors import UsageError
-from ckptcheck.rules.stored.stored import Purpose
+from ckptcheck.rules.rule import Rule
+from ckptcheck.rules.stored import completeness, release
+from ckptcheck.rules.stored.stored import Purpose, Stored
 from ckptcheck.state.checkpoint import Checkpoint
 
 AUTO: Final = "auto"
 PURPOSES: Final = (AUTO, *Purpose)
 """What `--for` takes."""
+_FOR_TRAINING: Final = {"schedule": "the state of a schedule", "scaler": "the state of a gradient scaler"}
+_RULES_OF: Final = {Purpose.RESUME: completeness.RULES, Purpose.RELEASE: release.RULES}
 
 
 def check_purpose(asked: str) -> str:
@@ -22,6 +27,26 @@ def purpose_of(asked: str, checkpoint: Checkpoint) -> tuple[Purpose, str]:
     """The purpose, and why in one sentence."""
     if asked != AUTO:
         return Purpose(asked), f"--for {asked}"
-    if checkpoint.state.optimizers:
+    state = checkpoint.state
+    if state.optimizers:
         return Purpose.RESUME, "it holds optimizer state"
-    return Purpose.RELEASE, "it holds weights only: judged as a release; say --for resume if a training goes on from it"
+    if _was_stripped(checkpoint):
+        return Purpose.RELEASE, "its optimizer was taken out; say --for resume if a training goes on from it"
+    training = next((said for section, said in _FOR_TRAINING.items() if section in state.sections), None)
+    if training:
+        return Purpose.RESUME, f"it holds {training}; say --for release if only its weights are wanted"
+    return Purpose.RELEASE, "it holds weights only; say --for resume if a training goes on from it"
+
+
+def applying(rules: Iterable[Rule[Stored]], purpose: Purpose) -> list[Rule[Stored]]:
+    """The rules that have something to say of a checkpoint for this purpose."""
+    others = {one for other, own in _RULES_OF.items() if other is not purpose for one in own}
+    return [one for one in rules if one not in others]
+
+
+def _was_stripped(checkpoint: Checkpoint) -> bool:
+    """Whether the file has None in its optimizer's place, as stripped ones have."""
+    from ckptcheck.conventions.labels import OPTIMIZER_KEYS
+
+    root = checkpoint.raw.root
+    return isinstance(root, dict) and any(key in root and root[key] is None for key in OPTIMIZER_KEYS)

@@ -1,12 +1,117 @@
 """The checkpoints of one run in a row: whether each is a later one of the same training."""
 
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
+from ckptcheck.comparison.series import Described, Stale, describe, stale_moments
+from ckptcheck.conventions.explaining import explain
+from ckptcheck.errors import CheckpointError, DamagedCheckpointError
+from ckptcheck.finding import Json
 from ckptcheck.progress import Progress
-from ckptcheck.state.raw import RawTree
+from ckptcheck.readers.folders.run_members import RunMember, members_beside
+from ckptcheck.readers.reading import read_raw
+from ckptcheck.rules.rule import chosen, judged
+from ckptcheck.rules.series.series import WHY_NOT, Member, Series
+from ckptcheck.rules.series.table import SERIES_RULES
+from ckptcheck.state.checkpoint import Checkpoint
+from ckptcheck.state.raw import Defect, Flaw, RawTree
 from ckptcheck.verdict.check_question import CheckQuestion, Said
+
+MAX_READ: Final = 32
+"""The newest checkpoints of a run that are described."""
+MAX_COMPARED: Final = 4
+"""The newest ones whose moments are compared, each with the one before it."""
 
 
 def judge_series(path: Path, raw: RawTree, question: CheckQuestion, progress: Progress | None = None) -> Said:
     """What the checkpoints beside the one that was chosen say; nothing where `path` names one checkpoint."""
-    return Said()
+    if "chosen" not in raw.facts:
+        return Said()
+    folder, found = members_beside(raw.path, path)
+    if len(found) < 2:
+        return Said()
+    recent = found[-MAX_READ:]
+    members: list[Member] = []
+    for place, one in enumerate(recent):
+        if progress is not None:
+            progress.update(str(folder), "checkpoints", place, len(recent))
+        members.append(_member(one, raw))
+    series = Series(
+        folder=folder,
+        members=tuple(members),
+        left_out=len(found) - len(recent),
+        tracker=_tracker(raw),
+    )
+    stale, why_not = _stale(series, {one.name: one.path for one in recent})
+    series = Series(folder, series.members, series.left_out, series.tracker, stale or None, why_not)
+    findings, not_judged = judged(chosen(SERIES_RULES, question.select, question.ignore), series, WHY_NOT)
+    return Said(findings, not_judged, {"series": [_row(one, folder) for one in series.members]})
+
+
+def _tracker(raw: RawTree) -> str:
+    """The file that names the chosen checkpoint, "" where its number chose it."""
+    reason = str(raw.facts.get("reason", ""))
+    return reason.removeprefix("named by ") if reason.startswith("named by ") else ""
+
+
+def _member(one: RunMember, raw: RawTree) -> Member:
+    """One checkpoint, described; the chosen one has been read already."""
+    is_chosen = raw.path.is_relative_to(one.path)
+    described, defects, refused = None, tuple[Defect, ...](), ""
+    try:
+        tree = raw if is_chosen else read_raw(one.path, strict=False)
+        defects = tree.defects
+        described = describe(explain(tree))
+    except DamagedCheckpointError as trouble:
+        if not defects:
+            defects = (Defect(Flaw(trouble.flaw), "", str(trouble).removeprefix(f"{one.path}: ")),)
+    except CheckpointError as trouble:
+        refused = str(trouble).removeprefix(f"{one.path}: ")
+    return Member(one.name, one.number, one.written_s, is_chosen, described, defects, refused)
+
+
+def _stale(series: Series, paths: dict[str, Path]) -> tuple[dict[tuple[str, str], Stale], str]:
+    """What the moments of the newest successive checkpoints say, and why others were not compared."""
+    pairs = [
+        (one[0], other[0])
+        for run in series.runs
+        for one, other in pairwise(run)
+        if one[1].with_optimizer and other[1].with_optimizer
+    ]
+    recent, read = pairs[1 - MAX_COMPARED :], dict[str, Checkpoint]()
+    found: dict[tuple[str, str], Stale] = {}
+    for left, right in recent:
+        try:
+            earlier = read.get(left.name) or _again(paths[left.name])
+            later = _again(paths[right.name])
+            stale = stale_moments(earlier, later)
+        except CheckpointError:
+            continue  # it is told as damaged
+        read = {right.name: later}
+        if stale is not None:
+            found[left.name, right.name] = stale
+    older = len(pairs) - len(recent)
+    return found, f"the moments of {older} older pairs of checkpoints were not compared" if older else ""
+
+
+def _again(path: Path) -> Checkpoint:
+    return explain(read_raw(path, strict=False))
+
+
+def _row(one: Member, folder: Path) -> Json:
+    told = one.described
+    return {
+        "path": str(folder / one.name),
+        "step": told.step if told is not None else None,
+        "counters": _counters(told),
+        "parameters": len(told.parameters) if told is not None else None,
+        "bytes": told.nbytes if told is not None else None,
+    }
+
+
+def _counters(told: Described | None) -> Json:
+    if told is None:
+        return {}
+    found: dict[str, Json] = {"updates": told.most_updates, "schedule": told.schedule}
+    return {key: value for key, value in found.items() if value is not None}

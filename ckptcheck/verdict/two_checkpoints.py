@@ -1,9 +1,10 @@
 """Two checkpoints of any formats, compared by content and, where findings gate, judged."""
 
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ckptcheck.comparison.checkpoint_diff import (
     CONTENT_SECTIONS,
@@ -18,31 +19,48 @@ from ckptcheck.finding import FAIL_ON, Finding, Json, NotJudged, Result, Verdict
 from ckptcheck.progress import Progress
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import RawTree
+from ckptcheck.verdict.asking import check_freeze
 from ckptcheck.verdict.difference_rows import difference_rows
 from ckptcheck.verdict.inspection import layout_of
 from ckptcheck.verdict.members import verify_members
 
+if TYPE_CHECKING:
+    from ckptcheck.rules.pairs.pair import Pair
+
 GATES: Final = ("content", "findings")
+FILE_FAMILY: Final = "CK1"
+"""Rules of this family need no order of the two checkpoints."""
 ROLES: Final = ("param", "buffer", "grad", "state", "hyper", *(one for one in CONTENT_SECTIONS if one != "rng"))
 """What a tolerance can be given for: kinds of tensors and values, and sections; a generator is as it was, or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What makes the exit code: any difference of content, or findings by severity."""
+    """What makes the exit code: any difference of content, or findings by severity.
+
+    `freeze` are contracts by glob over parameter names, and `require` codes by prefix that must be judged: both are
+    for findings.
+    """
 
     by: str = "content"
     select: tuple[str, ...] = ("CK",)
     ignore: tuple[str, ...] = ()
     fail_on: str = "error"
+    freeze: Mapping[str, str] = field(default_factory=dict)
+    require: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Findings about both sides, and what could not be judged; empty where content gates."""
+    """Findings about both sides, and what could not be judged; empty where content gates.
+
+    `why_not` says why the two cannot be judged as an earlier and a later checkpoint of one training; "" where they
+    can, or no such rule was asked for.
+    """
 
     findings: tuple[Finding, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
+    why_not: str = ""
 
 
 def diff_files(left: Path, right: Path, options: DiffOptions, gate: Gate, progress: Progress | None = None) -> Result:
@@ -58,7 +76,7 @@ def diff_files(left: Path, right: Path, options: DiffOptions, gate: Gate, progre
 
     sides = [explain(read_raw(path)) for path in (left, right)]
     diff = diff_checkpoints(sides[0], sides[1], options, InMebibytes(progress) if progress is not None else None)
-    judged = _judged(diff, gate, progress) if gate.by == "findings" else Judged()
+    judged = _judged(diff, options, gate, progress) if gate.by == "findings" else Judged()
     for side in sides:
         side.raw.check_unchanged()
     return result_of(diff, options, gate, judged)
@@ -80,6 +98,9 @@ def check_question(options: DiffOptions, gate: Gate) -> None:
     """UsageError for a gate or role that there is not, and for what is no tolerance."""
     if gate.by not in GATES:
         raise UsageError(f"--gate {gate.by!r} is unknown: use {' or '.join(GATES)}")
+    check_freeze(gate.freeze)
+    if gate.freeze and gate.by != "findings":
+        raise UsageError("--freeze judges by findings, and --gate content by differences: leave one of them out")
     given = {"--rtol and --atol": (options.rtol, options.atol)}
     given |= {f"--tolerance {role}": amounts for role, amounts in options.tolerances.items()}
     for name, amounts in given.items():
@@ -101,6 +122,7 @@ def result_of(diff: CheckpointDiff, options: DiffOptions, gate: Gate, judged: Ju
         "identical_content_different_container": identical and diff.left.raw.layout != diff.right.raw.layout,
         "unread": diff.unread,
         "gate": gate.by,
+        "unjudged": judged.why_not or None,
         "statistics": options.statistics,
         "tolerance": _tolerance(options),
         "cast": {"dtype": diff.cast, "equal": diff.cast_equal} if diff.cast else None,
@@ -131,6 +153,10 @@ def _verdict(diff: CheckpointDiff, gate: Gate, judged: Judged) -> Verdict:
     if gate.by == "findings":
         if any(finding.severity in FAIL_ON[gate.fail_on] for finding in judged.findings):
             return Verdict.FAIL
+        if gate.require and any(one.code.startswith(gate.require) for one in judged.not_judged):
+            return Verdict.FAIL
+        if judged.why_not:
+            return Verdict.INCONCLUSIVE
     elif not diff.same_content:
         return Verdict.FAIL
     elif diff.unread:  # the rest is the same, and of these nobody knows
@@ -138,17 +164,37 @@ def _verdict(diff: CheckpointDiff, gate: Gate, judged: Judged) -> Verdict:
     return Verdict.PASS if something_compared(diff) else Verdict.INCONCLUSIVE
 
 
-def _judged(diff: CheckpointDiff, gate: Gate, progress: Progress | None) -> Judged:
-    from ckptcheck.rules.pairs.pair import WHY_NOT, Pair
+def _judged(diff: CheckpointDiff, options: DiffOptions, gate: Gate, progress: Progress | None) -> Judged:
+    from ckptcheck.rules.pairs.pair import WHY_NOT
     from ckptcheck.rules.pairs.table import PAIR_RULES
     from ckptcheck.rules.rule import chosen, judged
 
+    pair = pair_of(diff, options, gate.freeze)
     sides = [_files(name, side.raw, gate, progress) for name, side in (("left", diff.left), ("right", diff.right))]
-    findings, not_judged = judged(chosen(PAIR_RULES, gate.select, gate.ignore), Pair(diff), WHY_NOT)
+    rules = chosen(PAIR_RULES, gate.select, gate.ignore)
+    findings, not_judged = judged(rules, pair, WHY_NOT)
     return Judged(
         (*(finding for found, _ in sides for finding in found), *findings),
         (*(one for _, lacking in sides for one in lacking), *not_judged),
+        pair.course.why_not if any(not one.code.startswith(FILE_FAMILY) for one in rules) else "",
     )
+
+
+def pair_of(diff: CheckpointDiff, options: DiffOptions, freeze: Mapping[str, str]) -> "Pair":
+    """What the rules judge. UsageError for a contract's pattern that matches nothing."""
+    from ckptcheck.comparison.contracts import held_contracts
+    from ckptcheck.rules.pairs.pair import Pair
+
+    if not freeze:
+        return Pair(diff)
+    held = held_contracts(diff, freeze, options)
+    if held.unmatched:
+        known = ", ".join(diff.left.state.parameters)
+        raise UsageError(
+            f"--freeze {held.unmatched[0]}={freeze[held.unmatched[0]]} matches no parameter of the two checkpoints; "
+            f"parameters are {known[:200] or 'unknown'}"
+        )
+    return Pair(diff, held.broken, held.not_held, held.contracts)
 
 
 def _files(

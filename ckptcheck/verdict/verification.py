@@ -39,6 +39,8 @@ class Question:
     freeze: Mapping[str, str] = field(default_factory=dict)
     select: tuple[str, ...] = ("CK",)
     ignore: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    """Codes by prefix that must be judged."""
 
 
 def verification(settings: Settings, question: Question, progress: Progress | None) -> Result:
@@ -148,6 +150,9 @@ class _Summary:
             cause, place = Cause("CK611", "certain"), told.where if told else None
         if verdict is Verdict.PASS and not (compared.steps and compared.parameters):
             verdict = Verdict.INCONCLUSIVE
+        not_judged, required = self._not_judged(judged, compared), self.question.require
+        if verdict is Verdict.PASS and required and any(one.code.startswith(required) for one in not_judged):
+            verdict = Verdict.FAIL
         return Result(
             command="verify",
             verdict=verdict,
@@ -155,7 +160,7 @@ class _Summary:
             first_divergence=place,
             cause=cause,
             findings=findings,
-            not_judged=self._not_judged(judged, compared),
+            not_judged=not_judged,
             environment=self._environment(),
             parts=self._parts(),
         )

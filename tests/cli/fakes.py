@@ -22,7 +22,7 @@ class FakeVerbs:
                resume_device: str | None = None, quick: bool = False, policy: str = "exact",
                deterministic: bool = False, repeats: int = 1, rtol: float = 0.0, atol: float = 0.0,
                freeze: Mapping[str, str] = {}, timeout_s: float = 600.0, seed: int = 0, jobs: int | None = None,
-               select: Sequence[str] = ("CK",), ignore: Sequence[str] = (),
+               select: Sequence[str] = ("CK",), ignore: Sequence[str] = (), require: Sequence[str] = (),
                progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
@@ -44,8 +44,8 @@ class FakeVerbs:
              renames: Sequence[tuple[str, str]] = (), left_section: str = "", right_section: str = "", cast: str = "",
              rtol: float = 0.0, atol: float = 0.0, tolerances: Mapping[str, tuple[float, float]] = {},
              statistics: bool = True, gate: str = "content", select: Sequence[str] = ("CK",),
-             ignore: Sequence[str] = (), fail_on: str = "error",
-             progress: Progress | None = None) -> Result:  # fmt: skip
+             ignore: Sequence[str] = (), require: Sequence[str] = (), freeze: Mapping[str, str] = {},
+             fail_on: str = "error", progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
     def check(self, path: Path, *, target: str | None = None, purpose: str = "auto", freeze: Mapping[str, str] = {},

@@ -16,6 +16,20 @@ DIFF_DEFAULTS = {
     "select": ("CK",), "ignore": (), "fail_on": "error",
 }  # fmt: skip
 
+CHECK_DEFAULTS = {
+    "path": Path("c"), "target": None, "purpose": "auto", "freeze": {}, "select": ("CK",), "ignore": (), "require": (),
+    "fail_on": "error",
+}  # fmt: skip
+
+CHECK_OPTIONS = [
+    ("", {}),
+    ("--for resume", {"purpose": "resume"}),
+    ("--for release", {"purpose": "release"}),
+    ("--target train.py:build", {"target": "train.py:build"}),
+    ("--freeze backbone.*=hold --freeze a=b=removed", {"freeze": {"backbone.*": "hold", "a=b": "removed"}}),
+    ("--require CK205,CK2 --require CK501", {"require": ("CK205", "CK2", "CK501")}),
+]
+
 DIFF_OPTIONS = [
     ("--only optimizer/* --only *.bias", {"only": ("optimizer/*", "*.bias")}),
     ("--ignore rng --ignore CK104,CK105 --ignore CK1", {"without": ("rng",), "ignore": ("CK104", "CK105", "CK1")}),
@@ -53,11 +67,17 @@ def test_an_option_of_diff_reaches_the_verb(ckptcheck, options, changed):
 def test_check_and_inspect_hand_on_what_they_got(ckptcheck):
     verbs = FakeVerbs(WHOLE)
     ckptcheck("check", "c", "--select", "CK101,CK2", "--ignore", "CK105", "--fail-on", "warning", verbs=verbs)
-    assert verbs.called == {
-        "path": Path("c"), "select": ("CK101", "CK2"), "ignore": ("CK105",), "fail_on": "warning",
-    }  # fmt: skip
+    assert verbs.called == CHECK_DEFAULTS | {"select": ("CK101", "CK2"), "ignore": ("CK105",), "fail_on": "warning"}
     ckptcheck("inspect", "c", "--names", "n.txt", verbs=verbs)
     assert verbs.called == {"path": Path("c"), "names": Path("n.txt"), "digests": False}
+
+
+@pytest.mark.parametrize(("options", "changed"), CHECK_OPTIONS)
+def test_an_option_of_check_reaches_the_verb(ckptcheck, options, changed):
+    verbs = FakeVerbs(WHOLE)
+    outcome = ckptcheck("check", "c", *options.split(), verbs=verbs)
+    assert outcome.exit_code == 0, outcome.output
+    assert verbs.called == CHECK_DEFAULTS | changed
 
 
 WRONG = [
@@ -81,6 +101,10 @@ WRONG = [
     ("diff a b --ignore CK9", "'CK9' is no rule code"),
     ("diff a b --gate all", "'content', 'findings'"),
     ("check", "Missing argument 'CKPT'"),
+    ("check c --for training", "'auto', 'resume', 'release'"),
+    ("check c --freeze backbone", "is not GLOB=CONTRACT"),
+    ("check c --freeze backbone=frozen", "there is no contract 'frozen'"),
+    ("check c --require CK8", "'CK8' is no rule code"),
     ("inspect c --textconv --format json", "--textconv is a form of its own"),
     ("inspect c --textconv --report json=x.json", "--textconv is a form of its own"),
     ("inspect c --fail-on error", "--fail-on"),

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
+from ckptcheck.state.naming import resolve
 from ckptcheck.state.raw import Foreign, Named, RawTensor, RawTree, Storage
 from ckptcheck.state.tensor import TensorSpec
+from ckptcheck.state.training_state import Entry, Group, Optimizer, Parameter, TrainingState
 
 
 def raw_tree(root: Any, container: str = "torch-zip", **facts: Any) -> RawTree:
@@ -62,4 +64,29 @@ def raw_tensor(tensor: torch.Tensor, class_name: str = "torch.Tensor") -> RawTen
         requires_grad=tensor.requires_grad,
         is_parameter=True if is_parameter else None,
         class_name=class_name,
+    )
+
+
+def live_state(model: Any, *optimizers: Any) -> TrainingState:
+    """Live objects as a target that built them tells of them: parameters in the model's order, groups by name."""
+    names = resolve(model)
+
+    def entry(tensor: torch.Tensor) -> Entry:
+        return Entry(TensorSpec(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)), None)
+
+    return TrainingState(
+        source="live",
+        step=None,
+        parameters={
+            name: Parameter(name, entry(one), names.aliases.get(name, ()), one.requires_grad)
+            for name, one in names.parameters.items()
+        },
+        buffers={name: entry(one) for name, one in names.buffers.items()},
+        optimizers=tuple(
+            Optimizer(
+                type(one).__name__,
+                tuple(Group(tuple(names.name_of(tensor) for tensor in group["params"])) for group in one.param_groups),
+            )
+            for one in optimizers
+        ),
     )

@@ -13,6 +13,8 @@ from ckptcheck.state.checkpoint import Checkpoint, NameSource
 from ckptcheck.verdict.inspection import described
 from tests.conventions.made import folder, raw_tree
 
+NO_RULE = "parameters of one shape stand in several groups; no known grouping rule fits"
+
 
 class Block(nn.Module):
     """Names as in a small transformer, every shape of its own but the norms'."""
@@ -53,7 +55,7 @@ GROUPINGS: dict[str, Grouping] = {
     "by shape, some groups empty": lambda model: [[], *split(model, lambda _, one: one.shape[0] == 6), []],
 }
 
-UNFORCED: dict[str, Grouping] = {
+RULED: dict[str, Grouping] = {
     "one group a parameter": lambda model: [[name] for name in names_of(model)],
     "biases last": lambda model: split(model, lambda name, _: not name.endswith("bias")),
     "biases, weights, norms": lambda model: [
@@ -61,6 +63,10 @@ UNFORCED: dict[str, Grouping] = {
         [name for name, one in model.named_parameters() if not name.endswith("bias") and one.dim() > 1],
         [name for name, one in model.named_parameters() if not name.endswith("bias") and one.dim() < 2],
     ],
+}
+"""Groupings that put parameters of one shape into several groups, as a known rule does."""
+
+UNFORCED: dict[str, Grouping] = {
     "every other one": lambda model: [names_of(model)[1::2], names_of(model)[::2]],
     "second half and first half": lambda model: split(model, lambda name, _: name[:2] in ("bn", "he")),
 }
@@ -107,13 +113,24 @@ def test_a_grouping_that_shapes_force_is_recognised_and_never_called_certain(lab
     assert is_right(found, model, optimizer)
 
 
+@pytest.mark.parametrize("label", RULED)
+def test_a_grouping_that_one_known_rule_alone_makes_is_recognised_and_never_called_certain(label: str) -> None:
+    model = Block()
+    optimizer = trained(model, RULED[label](model))
+    found = explained(model, optimizer)
+    (naming,) = found.namings
+    assert (naming.source, naming.certain) == (NameSource.GROUPING, False)
+    assert "the only known grouping rule that fits: " in naming.reason
+    assert is_right(found, model, optimizer)
+
+
 @pytest.mark.parametrize("label", UNFORCED)
 def test_groups_that_share_a_shape_are_not_named(label: str) -> None:
     model = Block()
     groups = UNFORCED[label](model)
     found = explained(model, trained(model, groups))
     (naming,) = found.namings
-    assert (naming.source, naming.reason) == (NameSource.NONE, "parameters of one shape stand in several groups")
+    assert (naming.source, naming.reason) == (NameSource.NONE, NO_RULE)
     (state,) = found.state.optimizers
     assert state.groups[1].members[0] == f"#{len(groups[0])}"
     assert list(state.state) == [f"#{index}" for index in range(len(names_of(model)))]
@@ -143,16 +160,21 @@ def test_a_member_without_state_does_not_part_groups_that_share_a_shape() -> Non
     model = Block()
     model.fc.weight.requires_grad_(False)
     naming = explained(model, trained(model, UNFORCED["every other one"](model))).namings[0]
-    assert (naming.source, naming.reason) == (NameSource.NONE, "parameters of one shape stand in several groups")
+    assert (naming.source, naming.reason) == (NameSource.NONE, NO_RULE)
 
 
-def test_members_without_state_in_two_groups_are_not_named() -> None:
-    model = Block()
-    for name in ("fc.weight", "fc.bias"):
-        model.get_parameter(name).requires_grad_(False)
-    naming = explained(model, trained(model, GROUPINGS["matrices first, as nanoGPT"](model))).namings[0]
-    assert naming.source is NameSource.NONE
-    assert "several groups have parameters without state" in naming.reason
+def test_members_without_state_in_two_groups_are_named_by_a_rule_alone() -> None:
+    for label, source in (("matrices first, as nanoGPT", NameSource.GROUPING), ("head and backbone", NameSource.NONE)):
+        model = Block()
+        for name in ("fc.weight", "head.bias") if source is NameSource.NONE else ("fc.weight", "fc.bias"):
+            model.get_parameter(name).requires_grad_(False)
+        optimizer = trained(model, GROUPINGS[label](model))
+        found = explained(model, optimizer)
+        assert found.namings[0].source is source
+        if source is NameSource.NONE:
+            assert "several groups have parameters without state" in found.namings[0].reason
+        else:
+            assert is_right(found, model, optimizer)
 
 
 def test_a_member_without_state_that_could_be_one_of_another_groups_shape_is_not_named() -> None:
@@ -515,3 +537,20 @@ def test_names_of_a_wrapped_model_fit_the_bare_one() -> None:
     found = explained(model, optimizer)
     assert is_right(found, model, optimizer)
     assert found.stripped == ("module.",)
+
+
+def test_an_index_that_the_groups_list_twice_has_one_name() -> None:
+    model = Block()
+    state = trained(model, [names_of(model)]).state_dict()
+    state["param_groups"][0]["params"].append(7)
+    found = explain(raw_tree({"model": model.state_dict(), "optimizer": state}))
+    assert found.state.optimizers[0].groups[0].members == (*names_of(model), "head.weight")
+
+
+def test_two_names_that_the_file_ties_stay_two_where_the_optimizer_has_a_parameter_for_each() -> None:
+    shared = torch.ones(3, 3)
+    first, second = nn.Parameter(torch.ones(3, 3)), nn.Parameter(torch.ones(3, 3))
+    optimizer = torch.optim.SGD([("left.weight", first), ("right.weight", second)], momentum=0.9)
+    root = {"model": {"left.weight": shared, "right.weight": shared}, "optimizer": optimizer.state_dict()}
+    found = explain(raw_tree(root))
+    assert found.state.optimizers[0].groups[0].members == ("left.weight", "right.weight")

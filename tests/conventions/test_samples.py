@@ -116,12 +116,14 @@ CASES: list[tuple[str, str, Callable[[str], Counts]]] = [
     ("07_lightning/pl_weightsonly.ckpt", "lightning", of_lightning),
     ("07_lightning/fabric.ckpt", "plain", of_file("model", "optimizer")),
     ("09_fsdp_ddp/fsdp2_full.pt", "plain", of_file("model", "optimizer")),
-    ("09_fsdp_ddp/fsdp1_uop1_full.pt", "plain", of_file("model", "optimizer")),
+    ("09_fsdp_ddp/fsdp1_uop1_full.pt", "fsdp", of_file("model", "optimizer")),
     ("09_fsdp_ddp/zero_redundancy_ddp.pt", "plain", of_file("model", "optimizer")),
-    ("11_nanogpt/ckpt.pt", "plain", of_file("model", "optimizer")),
-    ("12_fvcore/fvcore/model_final.pth", "plain", of_file("model", "optimizer")),
+    ("11_nanogpt/ckpt.pt", "nanogpt", of_file("model", "optimizer")),
+    ("12_fvcore/fvcore/model_final.pth", "detectron2", of_file("model", "optimizer")),
     ("13_sb3/sb3_ppo.zip", "stable-baselines3", of_sb3),
     ("13_sb3/sb3_sac.zip", "stable-baselines3", of_sb3),
+    ("16_timm/last.pth.tar", "timm", of_file("state_dict", "optimizer")),
+    ("17_mmengine/run", "mmengine", lambda _: (6, 3, [(1, 6, 18)])),  # as counted where mmengine can be imported
     ("14_lowbit_optim/bnb_AdamW8bit.pt", "plain", of_file(None, "")),
     ("14_lowbit_optim/bnb_AdEMAMix8bit.pt", "plain", of_file(None, "")),
 ]
@@ -201,7 +203,9 @@ RECORDED = {
     "07_lightning/pl_two_opts.ckpt": (2, "global_step 4"),
     "07_lightning/pl.ckpt": (2, "global_step 2"),
     "11_nanogpt/ckpt.pt": (2000, "iter_num 2000"),
-    "12_fvcore/fvcore/model_0000001.pth": (1, "iteration 1"),
+    "12_fvcore/fvcore/model_0000001.pth": (2, "iteration 1, from 0"),
+    "16_timm/last.pth.tar": (None, "epoch 1, from 0"),
+    "17_mmengine/run": (6, "meta.iter 6"),
 }
 
 

@@ -2,14 +2,15 @@
 
 import threading
 import zlib
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
 from ckptcheck.readers.archives.zip_directory import STORED, ZipDirectory, ZipMember
 from ckptcheck.readers.source import Source, quoted, said_of
-from ckptcheck.readers.tensor_bytes import BLOCK_BYTES, blocks
-from ckptcheck.state.raw import Defect, Flaw, Member
+from ckptcheck.readers.tensor_bytes import BLOCK_BYTES, watched
+from ckptcheck.state.raw import Defect, Flaw, Member, Watch
 
 MAX_STREAMS: Final = 2
 """Positions in a deflated member from which it can be read on; two threads read two halves."""
@@ -107,6 +108,11 @@ class DeflatedMember:
     def nbytes(self) -> int:
         """The length it unfolds to."""
         return self.member.nbytes
+
+    def home(self) -> tuple[Hashable, int]:
+        """What positions count in, and the first one: the bytes that it unfolds to."""
+        source = self.directory.source
+        return (source.pool, source.path, source.begin, self.member.name), 0
 
     def read_into(self, start: int, buffer: memoryview) -> None:
         """Fill `buffer` from byte `start` on. DamagedCheckpointError where it unfolds to fewer or more bytes."""
@@ -222,12 +228,12 @@ class _Verified:
     directory: ZipDirectory
     member: ZipMember
 
-    def __call__(self) -> Defect | None:
+    def __call__(self, watch: Watch | None = None) -> Defect | None:
         """Read a member in bounded memory; what is wrong with it, None where its checksum holds or there is none."""
         member = self.member
         crc = 0
         try:
-            for block in blocks(run_of(self.directory, member)):
+            for block in watched(run_of(self.directory, member), watch):
                 crc = zlib.crc32(block, crc)
         except DamagedCheckpointError as trouble:
             source = self.directory.source

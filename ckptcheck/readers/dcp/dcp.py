@@ -10,7 +10,7 @@ from typing import Final
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
 from ckptcheck.readers.dcp.dcp_classes import changed_name
 from ckptcheck.readers.dcp.dcp_metadata import Chunk, DcpMetadata, Extent, TensorItem, parse_metadata
-from ckptcheck.readers.dcp.dcp_slices import Slices
+from ckptcheck.readers.dcp.dcp_slices import SliceRead, Slices
 from ckptcheck.readers.dcp.nesting import ClashError, nested
 from ckptcheck.readers.folders.folder_files import DCP_METADATA, DCP_SUFFIX
 from ckptcheck.readers.folders.sidecar import label_prefix
@@ -175,11 +175,7 @@ class _Folder:
 
     def box(self, item: TensorItem, chunk: Chunk) -> Box:
         spec = TensorSpec(item.spec.dtype, chunk.shape)
-
-        def read_into(start: int, buffer: memoryview) -> None:
-            self.slices.opened(item.key, spec, chunk.extent).read_into(start, buffer)
-
-        return Box(chunk.offsets, chunk.shape, read_into)
+        return Box(chunk.offsets, chunk.shape, SliceRead(self.slices, item.key, spec, chunk.extent))
 
     def members(self, metadata: DcpMetadata) -> Iterator[Member]:
         """One for each slice and value that is there; the first tells whether the writer wrote checksums."""

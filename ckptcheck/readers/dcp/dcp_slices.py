@@ -1,7 +1,7 @@
 """The slices of a distributed checkpoint: stretches of `*.distcp` files, each a small torch.save of its own."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -12,7 +12,20 @@ from ckptcheck.readers.reader import Listing
 from ckptcheck.readers.reading import Reading
 from ckptcheck.readers.source import Source, inside, said_of
 from ckptcheck.readers.torch.torch_zip import read_torch_zip
-from ckptcheck.state.raw import MAX_RAW_VALUES, Defect, Flaw, Foreign, Global, Raw, RawTensor, RawTree
+from ckptcheck.state.raw import (
+    MAX_RAW_VALUES,
+    Defect,
+    Flaw,
+    Foreign,
+    Global,
+    Raw,
+    RawTensor,
+    RawTree,
+    Stretch,
+    Verify,
+    Watch,
+    stretches,
+)
 from ckptcheck.state.tensor import TensorSpec
 
 MAX_VALUE_BYTES: Final = 256 << 20
@@ -114,17 +127,17 @@ class Slices:
         held = bool(tree.members) and all(one.has_checksum for one in tree.members)
         self.has_checksums = held and self.has_checksums is not False
 
-    def verifier(self, name: str, extent: Extent, spec: TensorSpec | None) -> Callable[[], Defect | None]:
+    def verifier(self, name: str, extent: Extent, spec: TensorSpec | None) -> Verify:
         """What a slice's `Member` verifies: the checksums of all that is in it, and that it holds a tensor of `spec`.
 
         Without a `spec` it holds any other value.
         """
         label = self.prefix + extent.file
 
-        def verify() -> Defect | None:
+        def verify(watch: Watch | None = None) -> Defect | None:
             try:
                 tree = read_torch_zip(self.window(extent), self.reading)
-                found = next((one for member in tree.members if (one := member.verify()) is not None), None)
+                found = next((one for member in tree.members if (one := member.verify(watch)) is not None), None)
             except CheckpointError as trouble:
                 flaw = Flaw(getattr(trouble, "flaw", Flaw.UNREADABLE))
                 return Defect(flaw, label, f"{name}: {said_of(trouble, self.folder / extent.file)}")
@@ -141,6 +154,24 @@ class Slices:
         for one in found:
             known = self.globals.get((one.file, one.name))
             self.globals[one.file, one.name] = replace(one, count=one.count + known.count) if known else one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceRead:
+    """A `ReadInto` of a slice that is opened when it is read."""
+
+    slices: Slices
+    key: str
+    spec: TensorSpec
+    extent: Extent
+
+    def __call__(self, start: int, buffer: memoryview) -> None:
+        """Fill `buffer` from byte `start` on."""
+        self.slices.opened(self.key, self.spec, self.extent).read_into(start, buffer)
+
+    def stretches(self, start: int, nbytes: int) -> tuple[Stretch, ...] | None:
+        """As `ckptcheck.state.raw.stretches`."""
+        return stretches(self.slices.opened(self.key, self.spec, self.extent).read_into, start, nbytes)
 
 
 def _contradicted(name: str, spec: TensorSpec, extent: Extent, found: Raw) -> str:

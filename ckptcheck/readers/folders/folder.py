@@ -213,7 +213,14 @@ def _left_out(listing: Listing) -> set[str]:
     tag = tag_of(listing)
     numbered = {one for one in listing.folders if names.NUMBERED.fullmatch(one)}
     kept = {one for one in numbered if one == tag or (tag is None and one.startswith("global_step"))}
+    if names.RECIPE_STATE in listing.files:
+        kept |= set(sorted(numbered, key=_number)[-1:])
     return (numbered - kept) | {one for one in listing.folders if names.TEMPORARY.fullmatch(one)}
+
+
+def _number(folder: str) -> int:
+    match = names.NUMBERED.fullmatch(folder)
+    return int(match["number"]) if match else -1
 
 
 def _own_kinds() -> list[Any]:

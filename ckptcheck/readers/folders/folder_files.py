@@ -55,6 +55,8 @@ NUMBERED: Final = re.compile(
     r"(?P<family>checkpoint|ckpt|global_step|iter|iteration|step|epoch|ep)[-_=]?(?P<number>\d+)(?:\.ckpt|\.dir)?"
 )
 """A folder that is one checkpoint of a run."""
+RECIPE_STATE: Final = "recipe_state/recipe_state.pt"
+"""What torchtune keeps beside the folders of its epochs, for a resume from the newest of them."""
 TEMPORARY: Final = re.compile(r"tmp-.+|.+\.tmp|tmp_.+|.+\.partial")
 
 

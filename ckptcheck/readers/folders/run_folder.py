@@ -8,7 +8,8 @@ from typing import Final
 from ckptcheck.errors import CheckpointError
 from ckptcheck.readers.folders import folder_files as names
 from ckptcheck.readers.folders.half_saves import lacks_end
-from ckptcheck.readers.folders.trackers import TRACKERS, tracked
+from ckptcheck.readers.folders.run_members import LOOSE, numbered_files, numbered_folders
+from ckptcheck.readers.folders.trackers import LATEST, TRACKERS, tracked
 from ckptcheck.readers.reader import Listing
 from ckptcheck.readers.reading import Reading, list_folder
 from ckptcheck.readers.source import inside, said_of
@@ -16,7 +17,6 @@ from ckptcheck.state.raw import RawTree
 
 MAX_LISTED: Final = 12
 
-_LOOSE: Final = re.compile(r".+\.(?:pt|pth|ckpt|pth\.tar|pt\.tar|zip|nemo)")
 _ROLE: Final = re.compile(
     r"optim|sched|scaler|rng|random|(?<![a-z])ema(?![a-z])|training_args|custom_checkpoint|rank|_states|-of-",
     re.IGNORECASE,
@@ -37,13 +37,15 @@ class RunFolder:
     def claims(self, listing: Listing) -> bool:
         """Whether nothing of a checkpoint lies at the top but what a run keeps there."""
         top = [label for label in names.at_top(listing) if names.is_weights(label)]
-        loose = [label for label in top if _LOOSE.fullmatch(label)]
+        loose = [label for label in top if LOOSE.fullmatch(label)]
         if len(top) > len(loose) or names.DCP_METADATA in listing.files or _is_trainers_own(listing):
+            return False
+        if names.RECIPE_STATE in listing.files:
             return False
         if loose:
             parts = any(map(_ROLE.search, loose)) or (len(loose) == 1 and _has_more(listing))
             return "last_checkpoint" in listing.files or not parts
-        return any(one in listing.files for one in TRACKERS) or bool(_numbered(listing)) or _holds_runs(listing)
+        return any(one in listing.files for one in TRACKERS) or bool(numbered_folders(listing)) or _holds_runs(listing)
 
     def read(self, listing: Listing, reading: Reading) -> RawTree:
         """The chosen checkpoint; its tree's `path` is its own, and facts["chosen"] says why this one.
@@ -77,15 +79,27 @@ class _Choice:
 def _choose(listing: Listing) -> _Choice:
     found = tracked(listing)
     if found:
-        return _Choice(found.name, found.path, f"named by {found.tracker}", max(len(_numbered(listing)), 1))
-    loose = [label for label in names.at_top(listing) if _LOOSE.fullmatch(label)]
-    numbered = {} if loose else _numbered(listing)
+        beside = max(len(numbered_folders(listing)), len(numbered_files(_loose(listing))), 1)
+        return _Choice(found.name, found.path, f"named by {found.tracker}", beside)
+    loose = _loose(listing)
+    numbered = {} if loose else numbered_folders(listing)
     if numbered:
         return _newest(listing, numbered)
+    latest = next((one for one in LATEST if one in loose), None)
+    if latest and len(loose) > 1:
+        return _Choice(latest, inside(listing.path, latest), "the newest by its name", len(loose))
+    files = numbered_files(loose)
+    if files:
+        newest = max(files, key=lambda one: files[one])
+        return _Choice(newest, inside(listing.path, newest), "the newest", len(files))
     what, found_names = ("checkpoint files", loose) if loose else ("folders of checkpoints", _holders(listing))
     if len(found_names) == 1:
         return _Choice(found_names[0], inside(listing.path, found_names[0]), "the only one", 1)
     raise CheckpointError(f"{listing.path}: holds {len(found_names)} {what}: name one of them: {_list(found_names)}")
+
+
+def _loose(listing: Listing) -> list[str]:
+    return [label for label in names.at_top(listing) if LOOSE.fullmatch(label)]
 
 
 def _newest(listing: Listing, numbered: dict[str, tuple[str, int]]) -> _Choice:
@@ -119,12 +133,6 @@ def _lacking(listing: Listing, name: str, held: dict[str, Path]) -> str:
         return said_of(trouble, listing.path / name)
 
 
-def _numbered(listing: Listing) -> dict[str, tuple[str, int]]:
-    """Sub-folders that are one checkpoint each: family and number by name."""
-    matches = {name: names.NUMBERED.fullmatch(name) for name in listing.folders}
-    return {name: (match["family"], int(match["number"])) for name, match in matches.items() if match}
-
-
 def _holders(listing: Listing) -> list[str]:
     """The direct sub-folders with a checkpoint somewhere in them."""
     held = [label for label in names.visible(listing) if "/" in label and names.is_stored_state(label)]
@@ -144,7 +152,7 @@ def _holds_runs(listing: Listing) -> bool:
 
 def _is_trainers_own(listing: Listing) -> bool:
     """Whether a trainer_state.json is that of one checkpoint: the Trainer leaves one beside its checkpoints, too."""
-    runs = any(name.startswith("checkpoint-") for name in _numbered(listing))
+    runs = any(name.startswith("checkpoint-") for name in numbered_folders(listing))
     return "trainer_state.json" in listing.files and not runs
 
 

@@ -10,9 +10,9 @@ from ckptcheck.readers.folders.sidecar import label_prefix
 from ckptcheck.readers.reader import Listing
 from ckptcheck.readers.reading import Reading
 from ckptcheck.readers.source import Source, said_of
-from ckptcheck.readers.tensor_bytes import Contiguous, blocks
+from ckptcheck.readers.tensor_bytes import Contiguous, watched
 from ckptcheck.state.digest import XXH3_128, Digest
-from ckptcheck.state.raw import Defect, Flaw, Member, RawTensor, RawTree, Storage
+from ckptcheck.state.raw import Defect, Flaw, Member, RawTensor, RawTree, Storage, Watch
 from ckptcheck.store import manifest_file
 from ckptcheck.store.layout import MANIFEST, VERSION, is_payload_name
 from ckptcheck.store.payload import StoredTensor
@@ -94,12 +94,12 @@ class _Verify:
     key: str
     digest: Digest | None
 
-    def __call__(self) -> Defect | None:
+    def __call__(self, watch: Watch | None = None) -> Defect | None:
         from xxhash import xxh3_128
 
         found = xxh3_128()
         try:
-            for block in blocks(self.source):
+            for block in watched(self.source, watch):
                 if self.digest:
                     found.update(block)
         except CheckpointError as trouble:

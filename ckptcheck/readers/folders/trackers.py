@@ -15,6 +15,8 @@ MAX_TRACKER_BYTES: Final = 4096
 MEGATRON: Final = "latest_checkpointed_iteration.txt"
 TRACKERS: Final = (MEGATRON, "latest", "latest_universal", "last_checkpoint")
 """Megatron's, DeepSpeed's (two), and that of fvcore and mmengine; the first that is there counts."""
+LATEST: Final = ("checkpoint_last.pt", "last.pth.tar", "epoch_latest.pt", "last.pt", "last.ckpt")
+"""Files that are the newest checkpoint by their names: of fairseq, timm, open_clip, ultralytics and Lightning."""
 
 _ITERATION: Final = re.compile(r"\d{1,12}")
 

@@ -1,8 +1,299 @@
-"""CK3: what a load binds to what."""
+"""CK301-CK305, CK307, CK308: which state and which group a load gives to which parameter."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ckptcheck.rules.loads.dry_run import DryRun
-from ckptcheck.rules.rule import Rule
+from ckptcheck.comparison.traces import FLAGS
+from ckptcheck.conventions.weights import whole_shape
+from ckptcheck.finding import Json, Severity
+from ckptcheck.optimizers.shapes import ShapeTest
+from ckptcheck.rules.loads.dry_run import DryRun, Paired
+from ckptcheck.rules.loads.views import (
+    BOOKKEEPING,
+    at,
+    bound,
+    displaced,
+    members,
+    moved,
+    refused,
+    rows_of,
+    sizes,
+)
+from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
+from ckptcheck.rules.runs import binding as runs
+from ckptcheck.rules.stored import binding as stored
+from ckptcheck.rules.words import KEPT, count, kept, names
+from ckptcheck.state.training_state import Entry, TrainingState
 
-RULES: Final[tuple[Rule[DryRun], ...]] = ()
+
+@also(runs.group_membership_mismatch)
+def group_membership_mismatch(dry: DryRun) -> Iterator[Evidence | Unjudged]:
+    """The target's groups hold other parameters than the file's."""
+    for pair in dry.pairs:
+        if pair.file is None:
+            continue
+        if refused(dry, pair):
+            yield _refused(dry, pair)
+            continue
+        # Without effect on any hyperparameter it is another order of the same training, which CK302 looks at.
+        regrouped = {name: groups for name, groups in moved(pair).items() if _matters(dry, pair, name)}
+        if regrouped:
+            spelled = (
+                f"{name} (group {was} in the file, {now} in the target)" for name, (was, now) in regrouped.items()
+            )
+            places: dict[str, Json] = {name: list[Json](pair) for name, pair in list(regrouped.items())[:KEPT]}
+            first = next(iter(regrouped))
+            yield Evidence(
+                f"{count(list(regrouped), 'parameter')} of optimizer {pair.place} get another group's hyperparameters: "
+                f"{names(spelled)}",
+                at(optimizer=pair.place, parameter=first, group=regrouped[first][1]),
+                {"groups": places},
+                "sort parameters into groups by the same rule as when the file was saved",
+            )
+        yield from _new_members(dry, pair)
+        yield from _unseen(dry, pair)
+
+
+def _matters(dry: DryRun, pair: Paired, name: str) -> bool:
+    """Whether a parameter in another group gets other hyperparameters after the load than the file has for it."""
+    assert pair.file is not None
+    was, now = pair.file.group_of(name), pair.live.group_of(name)
+    assert was is not None and now is not None
+    if dry.loaded is not None:
+        after = dry.loaded.optimizers[pair.place].groups[now].hyperparameters
+    else:
+        after = (pair.file if pair.by_position else pair.live).groups[now].hyperparameters
+    saved = pair.file.groups[was].hyperparameters
+    keys = (saved.keys() & after.keys()) - FLAGS - BOOKKEEPING
+    return any(saved[key].digest != after[key].digest for key in keys)
+
+
+def _refused(dry: DryRun, pair: Paired) -> Evidence:
+    assert pair.file is not None
+    ours, theirs = sizes(pair.file), sizes(pair.live)
+    only_file = sorted(set(members(pair.file)) - set(members(pair.live))) if pair.named else []
+    only_live = sorted(set(members(pair.live)) - set(members(pair.file))) if pair.named else []
+    more = [
+        f"only the {side} has {names(listed)}"
+        for side, listed in (("file", only_file), ("target", only_live))
+        if listed
+    ]
+    return Evidence(
+        f"optimizer {pair.place} has {_groups(ours)} in the file and {_groups(theirs)} in the target: "
+        f"load_state_dict raises{'; ' + ' and '.join(more) if more else ''}",
+        at(optimizer=pair.place, parameter=next(iter((*only_live, *only_file)), None)),
+        {"file": list[Json](ours[:KEPT]), "target": list[Json](theirs[:KEPT]), "raised": dry.raised,
+         "only_file": kept(only_file), "only_target": kept(only_live)},
+        "build the optimizer over the same parameters, in the same groups, as when the file was saved",
+    )  # fmt: skip
+
+
+def _groups(counts: Sequence[int]) -> str:
+    shown = ", ".join(map(str, counts[:4])) + (", ..." if len(counts) > 4 else "")
+    return f"{count(counts, 'group')} of {shown} parameters"
+
+
+def _new_members(dry: DryRun, pair: Paired) -> Iterator[Evidence]:
+    if pair.file is None or not (pair.named and pair.exact_groups) or displaced(pair):
+        return
+    known = {*members(pair.file), *pair.file.state}
+    new = [name for name in members(pair.live) if name not in known]
+    if new and len(new) < len(members(pair.live)):
+        yield Evidence(
+            f"the target's optimizer {pair.place} has {count(new, 'parameter')} that the file's does not have: "
+            f"{names(new)}; their state begins anew",
+            at(optimizer=pair.place, parameter=new[0]),
+            {"only_target": kept(new)},
+            "hand the same parameters to the optimizer as when the file was saved",
+        )
+
+
+def _unseen(dry: DryRun, pair: Paired) -> Iterator[Unjudged]:
+    classes = exchangeable(dry.built, pair)
+    if classes:
+        yield Unjudged(
+            f"the file numbers the parameters of optimizer {pair.place} and names none: that "
+            f"{sum(map(len, classes))} of them ({names(classes[0])}) have their own group and state and not "
+            "another one's of their shape is not shown by any shape"
+        )
+
+
+def exchangeable(state: TrainingState, pair: Paired) -> list[list[str]]:
+    """Parameters of one optimizer whose shapes are equal, so that position alone says which is which."""
+    if pair.file is None or pair.named or not pair.by_position:
+        return []
+    by_shape: dict[object, list[str]] = {}
+    for name in members(pair.live):
+        one = state.parameters.get(name)
+        by_shape.setdefault(one.entry.spec if one is not None else name, []).append(name)
+    return [one for one in by_shape.values() if len(one) > 1]
+
+
+@also(runs.parameter_order_mismatch)
+def parameter_order_mismatch(dry: DryRun) -> Iterator[Evidence | Unjudged]:
+    """The file's names stand in another order than the target's parameters, and the load binds by position."""
+    found = {pair.place: dict(one.permuted) for pair, one in bound(dry) if pair.named}
+    for pair in dry.pairs:
+        if dry.loaded is None or pair.place not in found:
+            found.setdefault(pair.place, displaced(pair))
+        wrong = found[pair.place]
+        if not wrong and dry.loaded is not None and dry.raised is None and pair.by_position and "torch" in dry.how:
+            wrong = {name: was for name, was in displaced(pair).items() if was not in members(pair.live)}
+        if wrong:
+            spelled = (f"{name} gets that of {owner}" for name, owner in wrong.items())
+            yield Evidence(
+                f"optimizer {pair.place} binds state by position, and the file has its parameters in another order: "
+                f"{names(spelled)}",
+                at(optimizer=pair.place, parameter=next(iter(wrong))),
+                {"permutation": dict(list(wrong.items())[:KEPT]), "parameters": len(wrong)},
+                "hand the parameters to the optimizer in the order in which they were saved",
+            )
+        yield from _unseen(dry, pair)
+
+
+@also(runs.trainable_parameter_in_no_group)
+def trainable_parameter_in_no_group(dry: DryRun) -> Iterator[Evidence]:
+    """A parameter that the target would train is in no group of its optimizers."""
+    held = {name for optimizer in dry.now.optimizers for name in members(optimizer)}
+    if not held or _loose(dry.now):
+        return  # no optimizer at all, or a stale one, which CK307 tells
+    left = [name for name, one in dry.now.parameters.items() if name not in held and one.requires_grad]
+    saved = {name for pair in dry.pairs if pair.file is not None and pair.named for name in members(pair.file)}
+    lost = [name for name in left if name in saved]
+    for listed, severity in ((lost, Severity.ERROR), ([one for one in left if one not in saved], Severity.WARNING)):
+        if listed:
+            more = "the file's optimizer has them" if severity is Severity.ERROR else "they are never updated"
+            yield Evidence(
+                f"{count(listed, 'trainable parameter')} of the target are in no param group, {more}: {names(listed)}",
+                at(parameter=listed[0]),
+                {"parameters": kept(listed), "of": len(dry.now.parameters)},
+                "build the optimizer over all trainable parameters, or set requires_grad to False",
+                severity,
+            )
+
+
+def _loose(state: TrainingState) -> dict[int, list[tuple[int, int]]]:
+    """Slots of each optimizer that hold a tensor which the model does not."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for place, optimizer in enumerate(state.optimizers):
+        for group, one in enumerate(optimizer.groups):
+            slots = [(group, index) for index, name in enumerate(one.members) if name is None]
+            if slots:
+                found.setdefault(place, []).extend(slots)
+    return found
+
+
+@also(runs.state_shape_mismatch)
+def state_shape_mismatch(dry: DryRun) -> Iterator[Evidence]:
+    """State that the load gives to a parameter has not its shape: the first step raises."""
+    for pair in dry.pairs:
+        rows = rows_of(pair.live)
+        if pair.file is None or not rows or rows[0].whole_list or refused(dry, pair):
+            continue
+        own = dry.loaded.optimizers[pair.place] if dry.loaded is not None else pair.file
+        test = ShapeTest(rows)
+        wrong = dict(_misshapen(own.state, dry.now, test))
+        if not wrong:
+            continue
+        name, (key, kept_shape, shape) = next(iter(wrong.items()))
+        when = "after the load" if dry.loaded is not None else "in the file"
+        yield Evidence(
+            f"{key} of {name} in optimizer {pair.place} is {[*kept_shape]} {when}, and the parameter is {[*shape]}: "
+            f"{count(list(wrong), 'parameter')} {'has' if len(wrong) == 1 else 'have'} state of another shape",
+            at(optimizer=pair.place, parameter=name, key=key),
+            {"state": list[Json](kept_shape), "parameter": list[Json](shape), "all": kept(wrong)},
+            "hand the parameters to the optimizer in the order in which they were saved",
+        )
+
+
+def _misshapen(
+    state: Mapping[str, Mapping[str, Entry]], live: TrainingState, test: ShapeTest
+) -> Iterator[tuple[str, tuple[str, tuple[int, ...], tuple[int, ...]]]]:
+    for name, entries in state.items():
+        one = live.parameters.get(name)
+        shape = whole_shape(one.entry) if one is not None else None
+        if shape is None:
+            continue
+        shapes = {key: found for key, entry in entries.items() if (found := whole_shape(entry)) is not None}
+        for key, found in test.signature(shapes):
+            if not test.fits(((key, found),), shape):
+                yield name, (key, found, shape)
+                break
+
+
+@also(stored.parameter_in_two_groups, severity=Severity.WARNING)
+def parameter_in_two_groups(dry: DryRun) -> Iterator[Evidence]:
+    """Two of the target's optimizers hold one parameter, or one holds it twice."""
+    holders: dict[str, list[tuple[int, int]]] = {}
+    for place, optimizer in enumerate(dry.now.optimizers):
+        for group, one in enumerate(optimizer.groups):
+            for name in one.members:
+                if name is not None:
+                    holders.setdefault(name, []).append((place, group))
+    twice = {name: places for name, places in holders.items() if len(places) > 1}
+    in_one = {name: places for name, places in twice.items() if len({place for place, _ in places}) < len(places)}
+    for found, severity in (
+        (in_one, Severity.ERROR),
+        ({k: v for k, v in twice.items() if k not in in_one}, Severity.INFO),
+    ):
+        if found:
+            name, places = next(iter(found.items()))
+            where = " and ".join(f"group {group} of optimizer {place}" for place, group in places)
+            yield Evidence(
+                f"{count(list(found), 'parameter')} of the target stand in more than one group: {name} in {where}",
+                at(optimizer=places[0][0], parameter=name, group=places[0][1]),
+                {"parameters": kept(found)},
+                "hand each parameter to one optimizer once, unless they take turns on purpose",
+                severity,
+            )
+
+
+@also(runs.stale_parameter_reference)
+def stale_parameter_reference(dry: DryRun) -> Iterator[Evidence]:
+    """An optimizer of the target holds tensors that its model does not, while parameters of the model are in none."""
+    before, after = _loose(dry.built), _loose(dry.now)
+    held = {name for optimizer in dry.now.optimizers for name in members(optimizer)}
+    left = [name for name, one in dry.now.parameters.items() if name not in held and one.requires_grad]
+    for place, slots in after.items():
+        new = [slot for slot in slots if slot not in before.get(place, [])]
+        if new:
+            lost = [name for group, index in new if (name := dry.built.optimizers[place].groups[group].members[index])]
+        else:
+            lost = left
+        if not lost:
+            continue  # a tensor beside the model that is trained on purpose
+        when = "the load replaced them" if new else "they were replaced after it was built"
+        yield Evidence(
+            f"optimizer {place} steps {count(new or slots, 'tensor')} that the model does not hold, in place of "
+            f"{names(lost)}: {when}",
+            at(optimizer=place, parameter=lost[0], group=(new or slots)[0][0]),
+            {"parameters": kept(lost), "slots": [list[Json](slot) for slot in (new or slots)[:KEPT]]},
+            "build the optimizer after the model is complete, and load weights in place (no assign=True)",
+        )
+
+
+@also(stored.names_not_aligned, severity=Severity.INFO)
+def names_not_aligned(dry: DryRun) -> Iterator[Evidence]:
+    """The file has no names, and the target's tell which state goes where, not which state it was."""
+    for pair in dry.pairs:
+        classes = exchangeable(dry.built, pair)
+        if classes:
+            yield Evidence(
+                f"optimizer {pair.place} of the file numbers its parameters: the target's names say where a load puts "
+                f"the state, and an exchange among parameters of one shape would not be seen: "
+                f"{'; '.join(names(one) for one in classes[:3])}",
+                at(optimizer=pair.place),
+                {"classes": [kept(one) for one in classes[:KEPT]]},
+                "build the optimizer from model.named_parameters(): torch 2.6 and later then keep param_names",
+            )
+
+
+RULES: Final[tuple[Rule[DryRun], ...]] = (
+    group_membership_mismatch,
+    parameter_order_mismatch,
+    trainable_parameter_in_no_group,
+    state_shape_mismatch,
+    parameter_in_two_groups,
+    stale_parameter_reference,
+    names_not_aligned,
+)

@@ -6,7 +6,32 @@ from typing import Final
 
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.state.checkpoint import Checkpoint
-from ckptcheck.state.training_state import TrainingState
+from ckptcheck.state.training_state import Optimizer, TrainingState
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """An optimizer of the target, and the one of the file that a load puts into it.
+
+    Attributes:
+        place: the live optimizer's place in the run.
+        live: as it is built; its members are live names.
+        file: with live names where the file has none of its own; None where the file has no optimizer for this one.
+        named: whether the file itself names its parameters, so that names can contradict the target's.
+        exact_groups: whether the file's groups are those that the optimizer had; a flat file keeps none.
+        by_position: whether a load binds by position, as torch does for an index-keyed optimizer.
+        numbered: whether neither the file nor its model tells which parameter is which.
+        guesses: the classes that the file's optimizer can be, none where no one knows.
+    """
+
+    place: int
+    live: Optimizer
+    file: Optimizer | None
+    named: bool = False
+    exact_groups: bool = True
+    by_position: bool = True
+    numbered: bool = False
+    guesses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +43,14 @@ class DryRun:
         built: the live objects as the target built them, before anything is loaded.
         loaded: the live objects straight after the load; None where none was made, or it raised.
         load: the file (left) against the live objects after the load (right); None likewise. What the file lacks is
-            not on either side.
+            not on either side, and each live optimizer stands beside the one of the file that is its own.
         how: what loaded: "the target's own load", "ckptcheck's store", "torch's load_state_dict"; "" without a load.
-        raised: what the load raised, in one line; None where it came to its end.
+        raised: what the load raised, in one line; None where it came to its end. torch's own is asked part by part:
+            then `loaded` shows what came of the others.
         not_loaded: why no load was made, in one sentence; "" where one was.
+        pairs: one for each live optimizer.
+        held: live parameters and buffers whose content after the load lies somewhere in the file, under whatever name.
+        left_out: what the load did not try, one line each.
     """
 
     checkpoint: Checkpoint
@@ -31,6 +60,14 @@ class DryRun:
     how: str = ""
     raised: str | None = None
     not_loaded: str = ""
+    pairs: tuple[Paired, ...] = ()
+    held: frozenset[str] = frozenset()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def now(self) -> TrainingState:
+        """The live objects as far as they got: after the load, else as built."""
+        return self.loaded if self.loaded is not None else self.built
 
 
 WHY_NOT: Final[Mapping[str, str]] = {"loaded": "no load was made", "load": "no load was made"}

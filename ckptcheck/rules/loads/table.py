@@ -2,13 +2,15 @@
 
 from typing import Final
 
-from ckptcheck.rules.loads import binding, completeness, frozen, numbers
+from ckptcheck.rules.loads import binding, completeness, frozen, hyperparameters, numbers, weights
 from ckptcheck.rules.loads.dry_run import DryRun
 from ckptcheck.rules.rule import Rule
 
 LOAD_RULES: Final[tuple[Rule[DryRun], ...]] = (
     *completeness.RULES,
     *binding.RULES,
+    *weights.RULES,
+    *hyperparameters.RULES,
     *frozen.RULES,
     *numbers.RULES,
 )

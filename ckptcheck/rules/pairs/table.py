@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ckptcheck.rules.pairs import binding, completeness, frozen, numbers, stale
+from ckptcheck.rules.pairs import binding, completeness, frozen, hyperparameters, numbers, stale, weights
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Rule
 
@@ -10,6 +10,8 @@ PAIR_RULES: Final[tuple[Rule[Pair], ...]] = (
     *stale.RULES,
     *completeness.RULES,
     *binding.RULES,
+    *hyperparameters.RULES,
+    *weights.RULES,
     *frozen.RULES,
     *numbers.RULES,
 )

@@ -1,0 +1,1 @@
+"""Rules over the checkpoints of one run in a row."""

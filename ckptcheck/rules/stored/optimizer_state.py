@@ -1,0 +1,264 @@
+"""CK2: the optimizer state of one checkpoint, parameter by parameter."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ckptcheck.finding import Place, Severity
+from ckptcheck.optimizers.row import Row
+from ckptcheck.rules.rule import Evidence, Unjudged, also
+from ckptcheck.rules.runs import completeness as runs
+from ckptcheck.rules.stored.expected_state import base_keys, keeps_nothing, missing_keys, rows_of
+from ckptcheck.rules.stored.missing_state import Idle, Lost, runs_of, told_apart
+from ckptcheck.rules.stored.stored import Purpose, Stored
+from ckptcheck.rules.stored.writers import LEAVES_FROZEN_OUT, known
+from ckptcheck.rules.words import count, kept, names
+from ckptcheck.state.checkpoint import numbered
+from ckptcheck.state.raw import RawTensor
+from ckptcheck.state.training_state import Group, Optimizer
+
+_LAST_EPOCH: Final = "last_epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One optimizer and what it keeps.
+
+    Attributes:
+        place: from 0.
+        rows, certain: what its class can be.
+        members: its parameters with the first group of each, in the groups' order.
+        keys: of each that has state, the keys.
+    """
+
+    place: int
+    optimizer: Optimizer
+    rows: tuple[Row, ...]
+    certain: bool
+    members: Mapping[str, Group]
+    keys: Mapping[str, frozenset[str]]
+
+    @property
+    def is_one_state(self) -> bool:
+        """Whether all parameters have one state, under the first."""
+        return bool(self.rows) and all(row.whole_list for row in self.rows)
+
+    @property
+    def stateful(self) -> list[str]:
+        """Members whose group's hyperparameters make the class keep something; none where the class is not known."""
+        return [] if not self.rows else [
+            name for name, group in self.members.items() if not keeps_nothing(self.rows, group.hyperparameters)
+        ]  # fmt: skip
+
+    @property
+    def without(self) -> list[str]:
+        """Members that have no state and could have some."""
+        silent = set() if not self.rows else set(self.members) - set(self.stateful)
+        return [name for name in self.members if name not in self.keys and name not in silent]
+
+
+def optimizers_of(stored: Stored) -> list[Kept]:
+    """Every optimizer of a checkpoint with what it keeps."""
+    return [_kept(place, one, stored) for place, one in enumerate(stored.checkpoint.state.optimizers)]
+
+
+def _kept(place: int, optimizer: Optimizer, stored: Stored) -> Kept:
+    rows, certain = rows_of(optimizer, stored.classes[place])
+    members: dict[str, Group] = {}
+    for group in optimizer.groups:
+        for member in group.members:
+            if member is not None:
+                members.setdefault(member, group)
+    keys = {name: found for name, one in optimizer.state.items() if (found := base_keys(one))}
+    return Kept(place, optimizer, rows, certain, members, keys)
+
+
+@also(runs.optimizer_state_absent)
+def optimizer_state_absent(stored: Stored) -> Iterator[Evidence | Unjudged]:
+    """The checkpoint has no optimizer, or one that was stepped and has no state."""
+    if stored.purpose is not Purpose.RESUME:
+        return
+    checkpoint = stored.checkpoint
+    found = optimizers_of(stored)
+    if not found:
+        yield from _no_optimizer(stored)
+        return
+    elsewhere = any(one.keys for one in found)
+    for one in found:
+        if one.keys or not one.members:
+            continue
+        if not one.rows:
+            yield Unjudged(f"optimizer {one.place} is of a class that is not known and has no state: it may keep none")
+        elif one.stateful and (weight := _stepped(stored, elsewhere)):
+            severity, said = weight
+            yield Evidence(
+                f"optimizer {one.place} ({one.rows[0].name}) has no state for any of its "
+                f"{count(one.stateful, 'parameter')}, {said}",
+                Place(optimizer=one.place, path=str(checkpoint.raw.path), parameter=one.stateful[0]),
+                {"parameters": kept(one.stateful), "missing": len(one.stateful)},
+                "save optimizer.state_dict() after a step, whole; or resume from the checkpoint before",
+                severity,
+            )
+
+
+def _no_optimizer(stored: Stored) -> Iterator[Evidence | Unjudged]:
+    checkpoint, writer = stored.checkpoint, known(stored.checkpoint.convention, "CK201")
+    if not checkpoint.state.parameters:
+        yield Unjudged("it holds neither weights nor an optimizer: it is a part of a checkpoint")
+        return
+    more = f": {writer.said}" if writer and writer.said and "schedule" in checkpoint.state.sections else ""
+    yield Evidence(
+        f"there is no optimizer state beside {count([*checkpoint.state.parameters], 'parameter')}{more}",
+        Place(path=str(checkpoint.raw.path)),
+        {"missing": len(checkpoint.state.parameters)},
+        "save optimizer.state_dict() with the model; say --for release where only the weights are wanted",
+    )
+
+
+def _stepped(stored: Stored, elsewhere: bool) -> tuple[Severity, str] | None:
+    """How much an empty state weighs and why, None before the first step."""
+    state, words = stored.checkpoint.state, stored.checkpoint.recorded_step
+    if state.step is not None and state.step <= 0:
+        return None
+    if elsewhere:  # a second optimizer may begin later
+        return Severity.WARNING, "though another optimizer has its state"
+    if state.step is not None:
+        return Severity.ERROR, f"though the checkpoint is of step {state.step} ({words})"
+    epochs = [one.value for path, one in state.sections.get("schedule", {}).items() if path.endswith(_LAST_EPOCH)]
+    stood = max((one for one in epochs if isinstance(one, int | float)), default=0)
+    if stood > 0:
+        return Severity.ERROR, f"though its schedule stands at last_epoch {stood}"
+    return Severity.WARNING, "and nothing in the checkpoint says whether a step was made"
+
+
+@also(runs.optimizer_state_missing_for_parameter)
+def optimizer_state_missing_for_parameter(stored: Stored) -> Iterator[Evidence | Unjudged]:
+    """A parameter in a param group has no state, while others of its optimizer have theirs."""
+    if stored.purpose is not Purpose.RESUME:
+        return
+    parameters = stored.checkpoint.state.parameters
+    frozen = {name for name, one in parameters.items() if one.requires_grad is False}
+    found = optimizers_of(stored)
+    held = {name for one in found for name in one.keys}
+    for one in found:
+        missing = [name for name in one.without if name not in frozen and name not in held]
+        if not one.keys or one.is_one_state or not missing:
+            continue
+        if _is_piece(one.optimizer):
+            yield Unjudged(f"optimizer {one.place} is one rank's piece: the rest of its state lies with other ranks")
+        elif missing[0] == numbered(_index(missing[0])):
+            yield from _unnamed(one, missing, stored)
+        else:
+            lost, idle = told_apart(missing, [*one.keys])
+            yield from (_lost(one, each) for each in lost)
+            yield from _idle(one, idle)
+
+
+def _lost(one: Kept, lost: Lost) -> Evidence:
+    keys = sorted(one.keys[lost.beside])
+    return Evidence(
+        f"{lost.name} has no optimizer state; {lost.beside}, which is trained with it, has {', '.join(keys)}",
+        _at(one, lost.name),
+        {"keys": kept(keys), "beside": lost.beside},
+        "look for what drops this parameter's entry from the saved state; its moments restart from zero",
+    )
+
+
+def _idle(one: Kept, units: Sequence[Idle]) -> Iterator[Evidence]:
+    """One finding for the modules that nothing trained, one for lone parameters: never trained, or lost."""
+    by_kind: dict[bool, list[Idle]] = defaultdict(list)
+    for unit in units:
+        by_kind[unit.is_lone].append(unit)
+    for is_lone, alike in by_kind.items():
+        missing = [name for unit in alike for name in unit.names]
+        listed = names(unit.what for unit in alike)
+        whole = "" if is_lone else f" ({count(missing, 'parameter')}, {names(missing)})"
+        yield Evidence(
+            f"{listed}{whole} in optimizer {one.place} {_have(alike)} no state: never trained, or lost",
+            _at(one, missing[0]),
+            {"parameters": kept(missing), "missing": len(missing)},
+            "nothing where it is frozen or unused; if it was trained, its moments restart from zero",
+            Severity.WARNING if is_lone else Severity.INFO,
+        )
+
+
+def _have(alike: Sequence[Idle]) -> str:
+    return "has" if len(alike) == 1 else "have"
+
+
+def _unnamed(one: Kept, missing: Sequence[str], stored: Stored) -> Iterator[Evidence]:
+    """Indices without names: neighbours may be a frozen module, a lone one hardly is."""
+    surely = len(missing) == 1 and stored.checkpoint.convention in LEAVES_FROZEN_OUT
+    for run in runs_of([_index(name) for name in missing]):
+        listed = [numbered(index) for index in run]
+        more = (
+            "; its writer lists trainable parameters only" if surely
+            else ": never trained, or lost; name the parameters by --target to tell"
+        )  # fmt: skip
+        weight = Severity.ERROR if surely else Severity.WARNING if len(run) == 1 else Severity.INFO
+        yield Evidence(
+            f"{names(listed)} in optimizer {one.place} {'has' if len(run) == 1 else 'have'} no state{more}",
+            _at(one, listed[0]),
+            {"parameters": kept(listed), "missing": len(listed)},
+            "look for what drops this parameter's entry from the saved state",
+            weight,
+        )
+
+
+def _index(name: str) -> int:
+    """The number in "#3", -1 for a name of another form."""
+    return int(name[1:]) if name.startswith("#") and name[1:].isdecimal() else -1
+
+
+def _is_piece(optimizer: Optimizer) -> bool:
+    refs = (entry.ref for one in optimizer.state.values() for entry in one.values())
+    return any(isinstance(ref, RawTensor) and ref.shard is not None for ref in refs)
+
+
+@also(runs.optimizer_state_partial)
+def optimizer_state_partial(stored: Stored) -> Iterator[Evidence]:
+    """A parameter's state lacks a key that its optimizer keeps for every parameter."""
+    if stored.purpose is not Purpose.RESUME:
+        return
+    for one in optimizers_of(stored):
+        alike = _by_likeness(one)
+        for name, keys in one.keys.items():
+            group = one.members.get(name)
+            if group is None and one.members:
+                continue
+            hyperparameters = group.hyperparameters if group is not None else {}
+            others = alike[_likeness(one, name)].copy()
+            others[keys] -= 1
+            lacking = missing_keys(keys, one.rows, hyperparameters, others)
+            if lacking:
+                yield _partial(one, name, keys, lacking)
+
+
+def _partial(one: Kept, name: str, keys: frozenset[str], lacking: Sequence[str]) -> Evidence:
+    by_class = f"every {one.rows[0].name} keeps it" if len(lacking) == 1 else f"every {one.rows[0].name} keeps them"
+    why = by_class if one.rows else "the other parameters of its group have it"
+    return Evidence(
+        f"{name} has {', '.join(sorted(keys))} and lacks {', '.join(lacking)}: {why}",
+        _at(one, name, lacking[0]),
+        {"missing_keys": kept(lacking), "keys": kept(sorted(keys))},
+        "save every key of the optimizer's state for this parameter",
+        None if one.rows and one.certain else Severity.WARNING if not one.rows else None,
+    )
+
+
+def _likeness(one: Kept, name: str) -> tuple[int, int]:
+    """Group, and number of dimensions: what a class keeps may depend on both."""
+    sizes = [len(entry.spec.shape) for entry in one.optimizer.state[name].values() if entry.spec is not None]
+    return id(one.members.get(name)), max(sizes, default=0)
+
+
+def _by_likeness(one: Kept) -> Mapping[tuple[int, int], Counter[frozenset[str]]]:
+    found: dict[tuple[int, int], Counter[frozenset[str]]] = defaultdict(Counter)
+    for name, keys in one.keys.items():
+        found[_likeness(one, name)][keys] += 1
+    return found
+
+
+def _at(one: Kept, name: str, key: str | None = None) -> Place:
+    return Place(parameter=name, key=key, optimizer=one.place, group=one.optimizer.group_of(name))
