@@ -147,6 +147,9 @@ def content_gate_options(command: Command) -> Command:
         *, select: Sequence[Sequence[str]], ignored: Sequence[str | tuple[str, ...]], only: Sequence[str], **rest: Any
     ) -> None:
         codes = [one for one in ignored if not isinstance(one, str)]
+        if not codes:  # patterns do not take the place of the codes that the settings ignore
+            settings = click.get_current_context().default_map or {}
+            codes = [tuple(settings.get("ignored", ()))]
         patterns = [one for one in ignored if isinstance(one, str)]
         command(
             select=tuple(chain(*select)), ignore=tuple(chain(*codes)), only=tuple(only), without=tuple(patterns), **rest

@@ -8,14 +8,15 @@ from ckptcheck.trace.items import Item
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a tensor's elements are, counted.
+    """What a tensor's elements are, counted; of a complex one real and imaginary parts, so twice as many.
 
     Attributes:
         numel: how many there are.
         nan, inf, minus_inf: of these, those that are not finite.
         negative: those below zero, -inf among them; -0.0 is not.
         zeros: those that are 0.0 or -0.0.
-        first_at: index of the first element that is not finite, None where all are.
+        first_at: index of the first element that is not finite, None where all are; the first in the order in which
+            they lie, which of a transposed tensor is not that of its indices.
         first_negative_at: index of the first one below zero, None where none is.
         largest: the largest magnitude of a finite element, 0.0 where there is none.
     """

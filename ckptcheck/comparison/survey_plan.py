@@ -2,14 +2,14 @@
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from ckptcheck.errors import CheckpointError
 from ckptcheck.optimizers.table import SECOND_MOMENTS
 from ckptcheck.state.raw import RawTensor, Stretch, stretches
-from ckptcheck.state.tensor import TensorRef
+from ckptcheck.state.tensor import TensorRef, TensorSpec
 from ckptcheck.state.training_state import SECTIONS, Entry, TrainingState
 from ckptcheck.trace.items import Item
 
@@ -54,7 +54,8 @@ class Plan:
     """What to survey: each tensor once, however many names it has.
 
     Attributes:
-        refs: the tensors.
+        refs: the tensors, with their axes in the order in which they lie.
+        axes: of each, which of its own axes these are.
         items: of each, the names that it stands under.
         homes: where those lie that can be seen while members are verified.
         pairs: places of a second moment and of its first moment, by the item of the second.
@@ -62,6 +63,7 @@ class Plan:
     """
 
     refs: list[TensorRef] = field(default_factory=list)
+    axes: list[tuple[int, ...]] = field(default_factory=list)
     items: list[list[Item]] = field(default_factory=list)
     homes: dict[Hashable, Home] = field(default_factory=dict)
     pairs: dict[Item, tuple[int, int]] = field(default_factory=dict)
@@ -80,23 +82,25 @@ def plan_of(state: TrainingState) -> Plan:
         if entry.ref is None:
             plan.unread[item] = "its bytes are not in the checkpoint"
             continue
+        ref, axes = _as_it_lies(entry.ref)
         try:
-            where = _where(entry.ref)
+            where = _where(ref)
         except CheckpointError as trouble:
             plan.unread[item] = str(trouble)
             continue
-        key = (entry.spec, where) if where is not None else id(entry.ref)
+        key = (entry.spec, axes, where) if where is not None else id(entry.ref)
         place = places.setdefault(key, len(plan.refs))
         by_item[item] = place
         if place < len(plan.refs):
             plan.items[place].append(item)
             continue
-        plan.refs.append(entry.ref)
+        plan.refs.append(ref)
+        plan.axes.append(axes)
         plan.items.append([item])
         for one in where or ():
             parts.setdefault(one.home, []).append(Part(one.begin, one.begin + one.nbytes, place, one.start))
     plan.homes = {home: _home(found) for home, found in parts.items()}
-    plan.pairs = _pairs(by_item)
+    plan.pairs = _pairs(by_item, plan.axes)
     return plan
 
 
@@ -122,6 +126,17 @@ def is_counted(dtype: str) -> bool:
     return dtype.startswith(FLOATS) and dtype != NOT_COUNTED
 
 
+def _as_it_lies(ref: TensorRef) -> tuple[TensorRef, tuple[int, ...]]:
+    """A tensor with its axes in the order in which they lie, and which axis each was."""
+    axes = tuple(range(len(ref.spec.shape)))
+    ordered = getattr(ref.read_into, "in_memory_order", None)
+    if not isinstance(ref, RawTensor) or ref.stride is None or ordered is None:
+        return ref, axes
+    read_into, axes = ordered()
+    shape = tuple(ref.spec.shape[axis] for axis in axes)
+    return replace(ref, spec=TensorSpec(ref.spec.dtype, shape), read_into=read_into), axes
+
+
 def _where(ref: TensorRef) -> tuple[Stretch, ...] | None:
     """Where a tensor's bytes lie; None where they must be fetched. CheckpointError where they cannot be read."""
     nbytes = ref.spec.nbytes
@@ -136,10 +151,11 @@ def _home(parts: list[Part]) -> Home:
     return Home(parts, [one.begin for one in parts], [*accumulate((one.end for one in parts), max)])
 
 
-def _pairs(places: dict[Item, int]) -> dict[Item, tuple[int, int]]:
+def _pairs(places: dict[Item, int], axes: Sequence[tuple[int, ...]]) -> dict[Item, tuple[int, int]]:
+    """Second and first moments whose elements lie in one order, as those do that an optimizer makes."""
     found = {}
     for item, second in places.items():
         first = places.get(item._replace(key=SECOND_MOMENTS.get(item.key, "")))
-        if item.kind == "state" and first is not None:
+        if item.kind == "state" and first is not None and axes[first] == axes[second]:
             found[item] = second, first
     return found

@@ -216,10 +216,9 @@ class Surveyor:
 
     def _index(self, place: int, flat: int) -> tuple[int, ...]:
         """The index of the element that a part belongs to."""
-        spec = self.plan.refs[place].spec
+        spec, axes = self.plan.refs[place].spec, self.plan.axes[place]
         flat //= max(self.numels[place] // max(spec.numel, 1), 1)
-        index: list[int] = []
-        for length in reversed(spec.shape):
-            flat, at = divmod(flat, length)
-            index.append(at)
-        return tuple(reversed(index))
+        index = [0] * len(axes)
+        for axis, length in zip(reversed(axes), reversed(spec.shape), strict=True):
+            flat, index[axis] = divmod(flat, length)
+        return tuple(index)

@@ -58,6 +58,8 @@ class Composer:
         for key, value in raw.root.items():
             if key not in (STATE, RNG):
                 parts.unrecognised.append(put(parts.extra, str(key), value))
+        for label, tree in raw.files.items():
+            parts.unrecognised.append(put(parts.extra, label, tree.root))
         metadata = state.get("metadata")
         told = number_of(metadata.get("world_size")) if isinstance(metadata, Mapping) else None
         parts.world_size = told or len(parts.generators) or None
@@ -102,8 +104,10 @@ def _add_generators(value: Raw, parts: Parts) -> None:
 def _sort(key: Any, value: Raw, parts: Parts) -> None:
     """One attribute of Composer's state."""
     if key == TIMESTAMP:
-        if not _timestamp({TIMESTAMP: value}):
-            put(parts.extra, TIMESTAMP, value)
+        counters = _timestamp({TIMESTAMP: value})
+        rest = {inner: one for inner, one in value.items() if one is not counters} if counters else value
+        if counters is not value and (rest or not counters):
+            put(parts.extra, f"{STATE}.{TIMESTAMP}", rest)
     elif key == OPTIMIZERS and isinstance(value, Mapping):
         _add_optimizers(value, parts)
     elif key == "schedulers" and isinstance(value, Mapping):

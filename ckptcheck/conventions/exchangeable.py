@@ -1,7 +1,7 @@
 """Which parameters could have each other's optimizer state without any shape telling it."""
 
 from ckptcheck.conventions.target_names import signatures
-from ckptcheck.optimizers.guessing import guess, keeps_one_state
+from ckptcheck.optimizers.guessing import guess
 from ckptcheck.optimizers.shapes import ShapeTest, Signature
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.training_state import Optimizer
@@ -20,8 +20,6 @@ def binding_evidence(checkpoint: Checkpoint) -> tuple[tuple[tuple[str, ...], ...
 
 def exchangeable(optimizer: Optimizer) -> tuple[tuple[str, ...], ...]:
     """The parameters with state of equal shapes, two or more each; those whose state tells no shape are one class."""
-    if keeps_one_state(optimizer):
-        return ()
     guessed = guess(optimizer)
     told = signatures(optimizer, ShapeTest(guessed.rows, certain=guessed.certain))
     classes: dict[Signature, list[str]] = {}

@@ -40,8 +40,9 @@ def _last(history: Raw) -> Mapping[Any, Raw]:
 
 def _sort(root: Root) -> Parts:
     """The schedule and the counter of updates are those of the latest optimizer."""
-    parts = sorted_beside(root, described=DESCRIBED, taken=TAKEN)
-    _add_models(root["model"], root.get("criterion"), parts)
+    parts = sorted_beside(root, described=DESCRIBED, taken=TAKEN, model=root["model"])
+    if "criterion" in root:
+        _add_criterion(root["criterion"], parts)
     history, last = root[HISTORY], dict(_last(root[HISTORY]))
     if isinstance(last.get(SCHEDULE), Mapping):
         parts.schedulers[SCHEDULE] = last.pop(SCHEDULE)
@@ -56,14 +57,14 @@ def _sort(root: Root) -> Parts:
     return parts
 
 
-def _add_models(model: Mapping[Any, Raw], criterion: Raw, parts: Parts) -> None:
-    """A criterion with parameters is trained beside the model, after it."""
-    parts.model = model
-    if is_state_dict(criterion):
-        parts.models = {"model": model, "criterion": criterion}
-        parts.model = {**model, "criterion": criterion} if "criterion" not in model else dict(parts.models)
-    elif criterion is not None:
+def _add_criterion(criterion: Raw, parts: Parts) -> None:
+    """One with parameters is trained with the model, after it."""
+    model: Mapping[Any, Raw] = parts.model
+    if not is_state_dict(criterion) or "criterion" in model:
         leave(parts, "criterion", criterion)
+        return
+    parts.models |= {"model": model, "criterion": criterion}
+    parts.model = {**model, "criterion": criterion}
 
 
 def _add_optimizer(value: Raw, parts: Parts) -> None:

@@ -12,6 +12,7 @@ from ckptcheck.conventions.entries import entries
 from ckptcheck.conventions.files import files_of, stem
 from ckptcheck.conventions.groups import is_optimizer
 from ckptcheck.conventions.megatron_files import (
+    BACKEND,
     RankState,
     arguments,
     distributed_state,
@@ -43,6 +44,9 @@ _LOCAL: Final = (
     "each of {count} model-parallel ranks holds its own part under the same names, and pipeline stages count their "
     "layers from 0: names have the rank's folder in front"
 )
+_NO_BACKEND: Final = (
+    f"{BACKEND} is not there, which Megatron writes last: it would not take the folder for one of its own format"
+)
 
 
 class Megatron:
@@ -62,11 +66,14 @@ class Megatron:
         """Model and optimizers of every rank; arguments, progress and schedule of the first."""
         if raw.container == "dcp" and not is_root(raw.root):
             ranks = [distributed_state(raw)]
+            if BACKEND not in ranks[0].beside:
+                ranks[0].notes.append(_NO_BACKEND)
         elif raw.container == "dcp" or raw.container in _FILES:
             ranks = [RankState(root=raw.root, beside={label: tree.root for label, tree in raw.files.items()})]
         else:
             ranks = ranks_of(raw)
         work = _Ranks(raw, names, ranks)
+        work.parts.notes += [note for rank in ranks for note in rank.notes]
         return work.checkpoint(self.name)
 
 

@@ -38,12 +38,14 @@ class RankState:
         root: the dict of model, optimizer, arguments and the rest.
         buckets: what the distributed optimizer keeps, by bucket and state key, or as its file has it.
         beside: other files of the rank, by name.
+        notes: what a reader should know, one sentence each.
     """
 
     label: str = ""
     root: Mapping[Any, Raw] = field(default_factory=dict)
     buckets: Raw = None
     beside: dict[str, Raw] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def is_root(value: Raw) -> bool:
@@ -111,6 +113,7 @@ class _Flat:
     state: dict[str, dict[str, Raw]] = field(default_factory=dict)
     buckets: dict[str, dict[str, Raw]] = field(default_factory=dict)
     parts: dict[str, Raw] = field(default_factory=dict)
+    generators: list[Raw] = field(default_factory=list)
 
     def put(self, key: Any, value: Raw) -> None:
         text = str(key)
@@ -118,10 +121,10 @@ class _Flat:
         if thing is not None:
             self.object(thing["key"], text, value)
         elif match := _STATE.fullmatch(text):
-            self.state.setdefault(match["name"], {})[match["key"]] = value
+            self.keep(self.state.setdefault(match["name"], {}), match["key"], text, value)
         elif match := _BUCKET.fullmatch(text):
             name = f"group {match['group']}, {match['bucket']}"
-            self.buckets.setdefault(name, {})[match["key"]] = value
+            self.keep(self.buckets.setdefault(name, {}), match["key"], text, value)
         elif isinstance(value, RawTensor) and not text.startswith("optimizer."):
             self.model[text] = value
         elif key in self.root or text.startswith("optimizer."):
@@ -129,14 +132,24 @@ class _Flat:
         else:
             self.root[key] = value
 
+    def keep(self, kept: dict[str, Raw], key: str, text: str, value: Raw) -> None:
+        """State under its key; of two chained optimizers that have the same, the later one lies beside."""
+        if key in kept:
+            self.rank.beside[text] = value
+        else:
+            kept[key] = value
+
     def object(self, key: str, text: str, value: Raw) -> None:
         """A value that is no tensor, or what one rank keeps of it."""
         match = _OF_GROUP.fullmatch(key)
         if key == COMMON_OBJECT and isinstance(value, Mapping):
-            self.root = {**value, **self.root}
+            for inner, one in value.items():
+                if inner in self.root:
+                    self.rank.beside[f"{text}.{inner}"] = one
+                else:
+                    self.root[inner] = one
         elif key.endswith("rng_state") and isinstance(value, list | tuple):
-            held = self.root.get("rng_state")
-            self.root["rng_state"] = [*(held if isinstance(held, list | tuple) else ()), *value]
+            self.generators += value
         elif match is not None and match["key"] not in self.parts:
             self.parts[match["key"]] = value
         else:
@@ -146,7 +159,14 @@ class _Flat:
         """The dict, with model and optimizer in their places."""
         own = self.root.pop("optimizer", None)
         inner = {key: one for key, one in self.parts.items() if key != "param_state"}
-        optimizer = {**own, **inner} if isinstance(own, Mapping) else own if own is not None else (inner or None)
+        if inner and not isinstance(own, Mapping | None):
+            self.rank.beside["optimizer"] = own
+            own = None
+        optimizer = {**(own or {}), **inner} if inner else own
+        if self.generators:
+            if "rng_state" in self.root:
+                self.rank.beside["rng_state"] = self.root["rng_state"]
+            self.root["rng_state"] = self.generators
         self.rank.buckets = self.parts.get("param_state", self.buckets or None)
         if "param_state" in self.parts:
             self.rank.beside.update(self.buckets)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ckptcheck.conventions.entries import entries
 from ckptcheck.conventions.groups import explain_optimizer, is_optimizer
+from ckptcheck.conventions.parts import put
 from ckptcheck.conventions.regrouping import param_groups_of
 from ckptcheck.conventions.weights import Weights
 from ckptcheck.state.checkpoint import NameSource, Naming
@@ -40,7 +41,7 @@ class Kept:
     label: str
     inner: dict[Any, Raw]
     scaler: Raw = None
-    buckets: dict[str, Mapping[str, Raw]] = field(default_factory=dict)
+    buckets: dict[str, Raw] = field(default_factory=dict)
     beside: dict[str, Raw] = field(default_factory=dict)
     reason: str = ""
 
@@ -61,6 +62,8 @@ def kept_optimizers(label: str, value: Raw, buckets: Raw) -> tuple[list[Kept], d
             _add_buckets(kept, of_each[place])
         if kept.buckets or is_optimizer(kept.inner):
             found.append(kept)
+        else:
+            strange.update(kept.beside)
     strange.update({f"{label}.buckets[{place}]": one for place, one in enumerate(of_each) if place >= len(chain)})
     return found, {path: one for path, one in strange.items() if one is not None}
 
@@ -125,30 +128,33 @@ def _add_buckets(kept: Kept, value: Raw) -> None:
     if not isinstance(value, Mapping):
         kept.beside[f"{kept.label}.buckets"] = value
         return
+    rest: dict[str, Raw] = {}
     for key, one in value.items():
-        found = dict(_buckets(str(key), one))
-        if not found:
-            kept.beside[f"{kept.label}.buckets.{key}"] = one
-        for name, state in found.items():
+        for name, state in _buckets(str(key), one, rest):
             tensors = {inner: held for inner, held in state.items() if isinstance(held, RawTensor)}
-            kept.buckets[name] = {FP32 if inner == "param" and FP32 not in tensors else inner: held
-                                  for inner, held in tensors.items()}  # fmt: skip
-            rest = {inner: held for inner, held in state.items() if inner not in tensors}
-            if rest:
-                kept.beside[f"{kept.label}.buckets.{name}"] = rest
+            own = {FP32 if key == "param" and FP32 not in tensors else key: one for key, one in tensors.items()}
+            path = put(kept.buckets, name, own)
+            beside = {inner: held for inner, held in state.items() if inner not in tensors}
+            if beside:
+                put(rest, path, beside)
+    kept.beside.update({f"{kept.label}.buckets.{name}": one for name, one in rest.items()})
 
 
-def _buckets(name: str, value: Raw) -> Iterator[tuple[str, Mapping[str, Raw]]]:
-    """Each innermost dict with tensors in it, by a name made of the keys above it."""
-    if isinstance(value, Mapping):
-        if any(isinstance(one, RawTensor) for one in value.values()):
-            yield name, {str(key): one for key, one in value.items()}
-            return
+def _buckets(name: str, value: Raw, rest: dict[str, Raw]) -> Iterator[tuple[str, Mapping[str, Raw]]]:
+    """Each innermost dict with tensors in it, by a name made of the keys above it; `rest` gets what is none."""
+    if isinstance(value, Mapping) and any(isinstance(one, RawTensor) for one in value.values()):
+        texts: dict[str, Raw] = {}
         for key, one in value.items():
-            yield from _buckets(f"{name}, {_text(key)}", one)
-    elif isinstance(value, list | tuple):
+            put(texts, str(key), one)
+        yield name, texts
+    elif isinstance(value, Mapping) and value:
+        for key, one in value.items():
+            yield from _buckets(f"{name}, {_text(key)}", one, rest)
+    elif isinstance(value, list | tuple) and any(isinstance(one, Mapping | list | tuple) for one in value):
         for place, one in enumerate(value):
-            yield from _buckets(f"{name}[{place}]", one)
+            yield from _buckets(f"{name}[{place}]", one, rest)
+    else:
+        put(rest, name, value)
 
 
 def _text(key: Any) -> str:

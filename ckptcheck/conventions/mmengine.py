@@ -31,8 +31,7 @@ def _wrote(root: Root, _: str) -> bool:
 
 def _sort(root: Root) -> Parts:
     """Of all its counters `meta.iter` is the one that a resume takes: completed steps."""
-    parts = sorted_beside(root, described=DESCRIBED, taken=TAKEN)
-    parts.model = root["state_dict"]
+    parts = sorted_beside(root, described=DESCRIBED, taken=TAKEN, model=root["state_dict"])
     if "ema_state_dict" in root:
         _add_average(root["state_dict"], root["ema_state_dict"], parts)
     if "optimizer" in root:

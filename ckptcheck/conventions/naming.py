@@ -115,9 +115,11 @@ def _once(members: Members) -> Members:
     """The members without the second listing of one that is listed twice."""
     if len(set(members.keys)) == len(members.keys):
         return members
-    seen: set[Key] = set()
-    groups = tuple(tuple(key for key in group if not (key in seen or seen.add(key))) for group in members.groups)
-    return replace(members, groups=groups)
+    first = {key: place for place, group in reversed([*enumerate(members.groups)]) for key in group}
+    groups = (
+        tuple(key for key in dict.fromkeys(group) if first[key] == place) for place, group in enumerate(members.groups)
+    )
+    return replace(members, groups=tuple(groups))
 
 
 def _unnamed(reason: str, candidates: tuple[str, ...] = ()) -> NamedMembers:

@@ -40,14 +40,16 @@ class SingleFile:
         return checkpoint(raw, self.name, parts, names)
 
 
-def sorted_beside(root: Root, *, described: Collection[str] = (), taken: Collection[str] = ()) -> Parts:
+def sorted_beside(
+    root: Root, *, described: Collection[str] = (), taken: Collection[str] = (), model: Raw = None
+) -> Parts:
     """The values of a dict sorted by key and content, but for two kinds.
 
     `described` belong to the writer's format and are no state that a training goes on with, whatever is in them;
-    `taken` the writer's convention sorts itself.
+    `taken` the writer's convention sorts itself. `model` is the one that trains, where that is among them.
     """
     rest = {key: value for key, value in root.items() if key not in described and key not in taken}
-    parts = sort_dict(rest)
+    parts = sort_dict(rest, model=model)
     for key in described:
         if key in root:
             put(parts.extra, key, root[key])

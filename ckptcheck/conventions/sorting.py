@@ -60,15 +60,22 @@ _MAX_NESTING: Final = 4
 """How deep below the root parts are looked for: `{"app": {"model": ...}}` is 2."""
 
 
-def sort_dict(root: Mapping[Any, Raw], *, ordered: bool = True) -> Parts:
-    """Sort a dict of parts; `ordered` tells whether the file keeps the order of a dict's keys."""
+def sort_dict(root: Mapping[Any, Raw], *, ordered: bool = True, model: Raw = None) -> Parts:
+    """Sort a dict of parts; `ordered` tells whether the file keeps the order of a dict's keys.
+
+    `model` is the one that trains, where its writer is known to keep it elsewhere: any in the dict is one beside it.
+    """
     parts = Parts(ordered=ordered)
     models: dict[str, Raw] = {}
     stands = gathered(root)
     if isinstance(stands, Bulk):
-        return Parts(extra={"root": stands}, unrecognised=["root"], ordered=ordered)
+        return Parts(model=model, extra={"root": stands}, unrecognised=["root"], ordered=ordered)
     _sort((root, stands), "", parts, models, _MAX_NESTING)
-    _choose_model(parts, models)
+    if model is None:
+        _choose_model(parts, models)
+    else:
+        parts.model = model
+        _put_beside(parts, models)
     return parts
 
 
@@ -247,6 +254,13 @@ def _choose_model(parts: Parts, models: dict[str, Raw]) -> None:
         parts.model = models or None
     else:
         parts.model = models.pop(chief)
-        for path, value in models.items():
-            put(parts.extra, path, value)
+        _put_beside(parts, models)
+        return
+    parts.models.update(models)
+
+
+def _put_beside(parts: Parts, models: dict[str, Raw]) -> None:
+    """Models beside the chief."""
+    for path, value in models.items():
+        put(parts.extra, path, value)
     parts.models.update(models)

@@ -53,6 +53,8 @@ class TorchTune:
                     "holds the recipe's state alone: the weights are in the folder epoch_K beside its own"
                 )
             parts.ordered = keeps_order(raw, "")
+            for label, tree in raw.files.items():
+                parts.unrecognised.append(put(parts.extra, label, tree.root))
             return checkpoint(raw, self.name, parts, names)
         path = next(path for path, value in files.items() if _RECIPE.fullmatch(path) and _is_recipe(value))
         parts = _of_recipe(files[path], f"{stem(path)}.")

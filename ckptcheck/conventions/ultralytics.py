@@ -31,9 +31,17 @@ def _wrote(root: Root, _: str) -> bool:
 
 
 def _sort(root: Root) -> Parts:
-    """The average is updated with each step of the optimizer, so that its counter is that of steps."""
-    parts = sorted_beside(root, described=DESCRIBED, taken=TAKEN)
-    _add_models(root["model"], root["ema"], parts)
+    """The average is updated with each step of the optimizer, so that its counter is that of steps.
+
+    Newer files keep the average alone, and a resume starts the model from it, too: it is the model here.
+    """
+    model, average = root["model"], root["ema"]
+    parts = sorted_beside(root, described=DESCRIBED, taken=TAKEN, model=average if model is None else model)
+    if model is None:
+        parts.models["ema"] = average
+        parts.notes.append("the file keeps the averaged weights alone: a resume starts the model from them, too")
+    else:
+        _add_average(average, parts)
     step = number_of(root[UPDATES])
     if step is None:
         put(parts.extra, UPDATES, root[UPDATES])
@@ -49,13 +57,9 @@ def _sort(root: Root) -> Parts:
     return parts
 
 
-def _add_models(model: Raw, average: Raw, parts: Parts) -> None:
-    """Newer files keep the average alone, and a resume starts the model from it, too: it is the model here."""
-    parts.model = average if model is None else model
-    if model is None:
-        parts.models["ema"] = average
-        parts.notes.append("the file keeps the averaged weights alone: a resume starts the model from them, too")
-    elif is_module(average):
+def _add_average(average: Raw, parts: Parts) -> None:
+    """A whole module, in older files; a state_dict, None, or what somebody put there."""
+    if is_module(average):
         parts.models["ema"] = average
         parts.ema["ema"] = dict(module_tensors(average, "", {}))
         put(parts.extra, "ema", {name: _own(one.state) for name, one in submodules(average)})

@@ -7,6 +7,7 @@ from typing import Any, Final
 import torch
 
 from ckptcheck.conventions.groups import is_optimizer
+from ckptcheck.conventions.naming import is_index
 from ckptcheck.state.raw import Foreign, Raw, RawTensor
 from ckptcheck.state.tensor import TensorRef
 from ckptcheck.state.training_state import Entry, Optimizer
@@ -57,9 +58,14 @@ def optimizer_dict(
         return _by_name(optimizer, members)
     found = [*_optimizers(root, _MAX_DEPTH)]
     if len(found) == count:
-        state: dict[str, Any] = to_python(found[place])
-        return state
+        whole: dict[str, Any] = to_python(found[place])
+        # Formats that know text only have made text of the indices.
+        return {**whole, "state": {_index(key): one for key, one in whole.get("state", {}).items()}}
     return _by_position(optimizer)
+
+
+def _index(key: Any) -> Any:
+    return int(key) if isinstance(key, str) and is_index(key) else key
 
 
 def _optimizers(value: Raw, depth: int) -> Iterator[Raw]:

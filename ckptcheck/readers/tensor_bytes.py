@@ -148,6 +148,15 @@ class Gathered:
         if len(buffer) % size:
             buffer[whole * size :] = self._elements(first + whole, 1)[: len(buffer) % size]
 
+    def in_memory_order(self) -> tuple["Gathered", tuple[int, ...]]:
+        """The same elements with the axes in the order in which they lie, and which axis each was.
+
+        A transposed tensor is read from its first byte to its last, where row by row it would be read many times.
+        """
+        axes = tuple(sorted(range(len(self.shape)), key=lambda axis: -self.stride[axis]))
+        shape, stride = (tuple(of[axis] for axis in axes) for of in (self.shape, self.stride))
+        return Gathered(self.run, self.begin, shape, stride, self.itemsize, self.swap), axes
+
     def stretches(self, start_bytes: int, nbytes: int) -> tuple[Stretch, ...] | None:
         """As `ckptcheck.state.raw.stretches`: None where the elements are strided or their bytes swapped."""
         is_plain = self.swap == 1 and is_row_major(self.shape, self.stride)

@@ -8,6 +8,7 @@ from ckptcheck.comparison.states import StateDiff, compare_states
 from ckptcheck.rules.loads.dry_run import DryRun, Paired
 from ckptcheck.state.digest import PLAIN_DIGEST, XXH3_128, Digest
 from ckptcheck.state.raw import tensors_in
+from ckptcheck.state.scalars import number_in
 from ckptcheck.state.tensor import TensorRef
 from ckptcheck.state.training_state import Entry, Optimizer, Parameter, TrainingState
 from ckptcheck.verdict.pairing import pair_optimizers
@@ -74,7 +75,7 @@ class Digests:
         """The entry with a digest that a recorded one can be held against."""
         if one.ref is None or (one.digest is not None and one.digest.algorithm in (XXH3_128, PLAIN_DIGEST)):
             return one
-        return replace(one, digest=self.of(one.ref))
+        return replace(one, digest=self.of(one.ref), value=one.value if one.value is not None else number_in(one.ref))
 
     def entries(self, found: Mapping[str, Entry]) -> dict[str, Entry]:
         """All of them."""

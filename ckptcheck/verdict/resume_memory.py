@@ -77,7 +77,7 @@ def _loads(checkpoint: Checkpoint) -> Mapping[str, int]:
     mapped = {*_mapped(checkpoint.raw, "")}
     found: dict[str, int] = defaultdict(int)
     for storage in _storages(checkpoint):
-        if storage.file not in mapped:
+        if not any(path in ("", storage.file) or storage.file.startswith(f"{path}/") for path in mapped):
             found[storage.file] += storage.nbytes
     return found
 

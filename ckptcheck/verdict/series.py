@@ -1,5 +1,7 @@
 """The checkpoints of one run in a row: whether each is a later one of the same training."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -18,10 +20,10 @@ from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import Defect, Flaw, RawTree
 from ckptcheck.verdict.check_question import CheckQuestion, Said
 
-MAX_READ: Final = 32
+MAX_READ: Final = 12
 """The newest checkpoints of a run that are described."""
 MAX_COMPARED: Final = 4
-"""The newest ones whose moments are compared, each with the one before it."""
+"""The newest ones whose moments are compared with each other, each with the one before it."""
 
 
 def judge_series(path: Path, raw: RawTree, question: CheckQuestion, progress: Progress | None = None) -> Said:
@@ -33,18 +35,17 @@ def judge_series(path: Path, raw: RawTree, question: CheckQuestion, progress: Pr
         return Said()
     recent = found[-MAX_READ:]
     members: list[Member] = []
+    read: dict[str, Checkpoint] = {}
     for place, one in enumerate(recent):
         if progress is not None:
             progress.update(str(folder), "checkpoints", place, len(recent))
-        members.append(_member(one, raw))
-    series = Series(
-        folder=folder,
-        members=tuple(members),
-        left_out=len(found) - len(recent),
-        tracker=_tracker(raw),
-    )
-    stale, why_not = _stale(series, {one.name: one.path for one in recent})
-    series = Series(folder, series.members, series.left_out, series.tracker, stale or None, why_not)
+        member, checkpoint = _member(one, raw)
+        members.append(member)
+        if checkpoint is not None and place >= len(recent) - MAX_COMPARED:
+            read[one.name] = checkpoint
+    series = Series(folder, tuple(members), len(found) - len(recent), _tracker(raw))
+    stale, why_not = _stale(series, read)
+    series = replace(series, stale=stale or None, not_compared=why_not)
     findings, not_judged = judged(chosen(SERIES_RULES, question.select, question.ignore), series, WHY_NOT)
     return Said(findings, not_judged, {"series": [_row(one, folder) for one in series.members]})
 
@@ -55,48 +56,44 @@ def _tracker(raw: RawTree) -> str:
     return reason.removeprefix("named by ") if reason.startswith("named by ") else ""
 
 
-def _member(one: RunMember, raw: RawTree) -> Member:
+def _member(one: RunMember, raw: RawTree) -> tuple[Member, Checkpoint | None]:
     """One checkpoint, described; the chosen one has been read already."""
     is_chosen = raw.path.is_relative_to(one.path)
-    described, defects, refused = None, tuple[Defect, ...](), ""
+    checkpoint, described = None, None
+    defects: tuple[Defect, ...] = ()
+    refused = ""
     try:
         tree = raw if is_chosen else read_raw(one.path, strict=False)
         defects = tree.defects
-        described = describe(explain(tree))
+        checkpoint = explain(tree)
+        described = describe(checkpoint)
     except DamagedCheckpointError as trouble:
         if not defects:
             defects = (Defect(Flaw(trouble.flaw), "", str(trouble).removeprefix(f"{one.path}: ")),)
     except CheckpointError as trouble:
         refused = str(trouble).removeprefix(f"{one.path}: ")
-    return Member(one.name, one.number, one.written_s, is_chosen, described, defects, refused)
+    return Member(one.name, one.number, one.written_s, is_chosen, described, defects, refused), checkpoint
 
 
-def _stale(series: Series, paths: dict[str, Path]) -> tuple[dict[tuple[str, str], Stale], str]:
+def _stale(series: Series, read: Mapping[str, Checkpoint]) -> tuple[dict[tuple[str, str], Stale], str]:
     """What the moments of the newest successive checkpoints say, and why others were not compared."""
     pairs = [
-        (one[0], other[0])
+        (one[0].name, other[0].name)
         for run in series.runs
         for one, other in pairwise(run)
         if one[1].with_optimizer and other[1].with_optimizer
     ]
-    recent, read = pairs[1 - MAX_COMPARED :], dict[str, Checkpoint]()
+    compared = [pair for pair in pairs if all(name in read for name in pair)]
     found: dict[tuple[str, str], Stale] = {}
-    for left, right in recent:
+    for left, right in compared:
         try:
-            earlier = read.get(left.name) or _again(paths[left.name])
-            later = _again(paths[right.name])
-            stale = stale_moments(earlier, later)
+            stale = stale_moments(read[left], read[right])
         except CheckpointError:
             continue  # it is told as damaged
-        read = {right.name: later}
         if stale is not None:
-            found[left.name, right.name] = stale
-    older = len(pairs) - len(recent)
+            found[left, right] = stale
+    older = len(pairs) - len(compared)
     return found, f"the moments of {older} older pairs of checkpoints were not compared" if older else ""
-
-
-def _again(path: Path) -> Checkpoint:
-    return explain(read_raw(path, strict=False))
 
 
 def _row(one: Member, folder: Path) -> Json:

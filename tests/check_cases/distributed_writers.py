@@ -109,7 +109,13 @@ def megatron_schedule() -> State:
 def megatron_state(model: torch.nn.Module, optimizer: Any, world_size: int = 1) -> State:
     """What one model-parallel rank writes."""
     arguments = argparse.Namespace(
-        num_layers=2, world_size=world_size, consumed_train_samples=15, consumed_valid_samples=0, bf16=True
+        num_layers=2,
+        world_size=world_size,
+        tensor_model_parallel_size=world_size,
+        pipeline_model_parallel_size=1,
+        consumed_train_samples=15,
+        consumed_valid_samples=0,
+        bf16=True,
     )
     return {
         "args": arguments, "checkpoint_version": 3.0, "iteration": STEPS, "model": model.state_dict(),
@@ -124,13 +130,13 @@ def masters(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State:
     return {"optimizer": optimizer.state_dict(), "fp32_from_fp16_params": weights}
 
 
-def megatron(change: Change = unchanged, *, ranks: int = 1) -> Make:
-    """A file for each model-parallel rank, in the folder of an iteration that a tracker names."""
+def megatron(change: Change = unchanged, *, ranks: int = 1, lost: int = 0) -> Make:
+    """A file for each model-parallel rank, in the folder of an iteration that a tracker names; the last may be lost."""
 
     def make(path: Path) -> Made:
         model, optimizer, _ = trained()
         (path / "latest_checkpointed_iteration.txt").write_text(str(STEPS))
-        for rank in range(ranks):
+        for rank in range(ranks - lost):
             state = megatron_state(model, masters(model, optimizer), ranks)
             change(state)
             folder = path / f"iter_{STEPS:07d}" / f"mp_rank_{rank:02d}"
@@ -154,6 +160,13 @@ def bucketed(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[
     }
     held = {"buckets_coalesced": True, 0: {(torch.bfloat16, torch.float32): flat}}
     return {"optimizer": {"param_groups": [{**group, "step": STEPS} for group in groups]}}, held
+
+
+def megatron_without_buckets(path: Path) -> Made:
+    """The same, its second file lost."""
+    megatron_bucketed(path)
+    (path / "mp_rank_00" / "distrib_optim.pt").unlink()
+    return path
 
 
 def megatron_bucketed(path: Path) -> Made:
@@ -344,6 +357,8 @@ FAULTY: tuple[Faulty, ...] = (
            fabric(without("optimizer", "state", "head.weight")), "CK202", "head.weight"),
     Faulty("FSDP's whole file lacks the state of one parameter", fsdp_whole_without("fc.bias"), "CK202", "fc.bias"),
     Faulty("Megatron saved no optimizer", megatron(without("optimizer")), "CK201"),
+    Faulty("Megatron lacks the file of a rank", megatron(ranks=3, lost=1), "CK103"),
+    Faulty("Megatron lacks the distributed optimizer's file", megatron_without_buckets, "CK103"),
     Faulty("Composer lacks the state of one parameter",
            composer(without("state", "optimizers", "AdamW", "state", "norm.bias")), "CK202", "norm.bias"),
     Faulty("Composer's sliced checkpoint lacks one moment",

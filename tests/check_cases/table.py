@@ -1,9 +1,33 @@
 """All cases, family by family."""
 
-from tests.check_cases import binding, completeness, distributed_writers, frozen, numbers, pairs, schedule, series, writers
+from tests.check_cases import (
+    binding,
+    completeness,
+    distributed_writers,
+    frozen,
+    loads,
+    numbers,
+    pairs,
+    schedule,
+    series,
+    single_file_writers,
+    writers,
+)
 from tests.check_cases.case import Faulty, Legal
 
-FAMILIES = (completeness, binding, frozen, numbers, schedule, pairs, series, writers, distributed_writers)
+FAMILIES = (
+    completeness,
+    binding,
+    frozen,
+    numbers,
+    schedule,
+    pairs,
+    series,
+    writers,
+    single_file_writers,
+    distributed_writers,
+    loads,
+)
 """Modules with `FAULTY` and `LEGAL`."""
 
 FAULTY: tuple[Faulty, ...] = tuple(case for family in FAMILIES for case in family.FAULTY)

@@ -13,7 +13,7 @@ from tests.reports.checkpoint_results import DAMAGED, DIFFERENT, GATED, INSPECTE
 DIFF_DEFAULTS = {
     "left": Path("a"), "right": Path("b"), "only": (), "without": (), "renames": (), "left_section": "",
     "right_section": "", "cast": "", "rtol": 0.0, "atol": 0.0, "tolerances": {}, "statistics": True, "gate": "content",
-    "select": ("CK",), "ignore": (), "fail_on": "error",
+    "select": ("CK",), "ignore": (), "require": (), "freeze": {}, "fail_on": "error",
 }  # fmt: skip
 
 CHECK_DEFAULTS = {
@@ -46,8 +46,12 @@ DIFF_OPTIONS = [
     (r"--map ^module\.= --map a=b=c", {"renames": ((r"^module\.", ""), ("a=b", "c"))}),
     (r"--map (\w+)\.w=\1.weight", {"renames": ((r"(\w+)\.w", r"\1.weight"),)}),
     ("--gate findings --fail-on warning --select CK1", {"gate": "findings", "fail_on": "warning", "select": ("CK1",)}),
+    ("--freeze backbone.*=hold --freeze a=b=reset",
+     {"freeze": {"backbone.*": "hold", "a=b": "reset"}, "gate": "findings"}),
+    ("--require CK3,CK401 --gate findings", {"require": ("CK3", "CK401"), "gate": "findings"}),
+    ("--require CK3", {"require": ("CK3",), "gate": "findings"}),
     ("--top 3 -v --no-progress", {}),
-]
+]  # fmt: skip
 
 
 def test_diff_without_options_has_the_defaults_of_the_contract(ckptcheck):
@@ -100,6 +104,10 @@ WRONG = [
     ("diff a b --ignore CK2,", "'' is no rule code"),
     ("diff a b --ignore CK9", "'CK9' is no rule code"),
     ("diff a b --gate all", "'content', 'findings'"),
+    ("diff a b --gate content --freeze a=hold", "--freeze judges by findings: leave --gate content out"),
+    ("diff a b --gate content --require CK3", "--require judges by findings: leave --gate content out"),
+    ("diff a b --freeze a=cold", "there is no contract 'cold'"),
+    ("diff a b --config=", "the path is empty"),
     ("check", "Missing argument 'CKPT'"),
     ("check c --for training", "'auto', 'resume', 'release'"),
     ("check c --freeze backbone", "is not GLOB=CONTRACT"),

@@ -9,7 +9,7 @@ from tests.cli.refusals import assert_is_refused
 VERIFY_DEFAULTS = {
     "target": "t.py", "steps": 20, "resume_at": (), "device": "cpu", "resume_device": None, "quick": False,
     "policy": "exact", "deterministic": False, "repeats": 1, "rtol": 0.0, "atol": 0.0, "freeze": {},
-    "timeout_s": 600.0, "seed": 0, "jobs": None, "select": ("CK",), "ignore": (),
+    "timeout_s": 600.0, "seed": 0, "jobs": None, "select": ("CK",), "ignore": (), "require": (),
 }  # fmt: skip
 
 VERIFY_OPTIONS = [
@@ -23,6 +23,7 @@ VERIFY_OPTIONS = [
     ("--timeout 12.5 --seed -1 --jobs 2", {"timeout_s": 12.5, "seed": -1, "jobs": 2}),
     ("--select CK2,CK601 --select CK3", {"select": ("CK2", "CK601", "CK3")}),
     ("--ignore CK614", {"ignore": ("CK614",)}),
+    ("--require CK603,CK609", {"require": ("CK603", "CK609")}),
 ]
 
 

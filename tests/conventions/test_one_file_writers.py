@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,40 +30,50 @@ def kept(root: Any, tmp_path: Path, name: str = "any.pt") -> Checkpoint:
     return explain(read_raw(tmp_path / name))
 
 
-# Writer, step, the step in the file's words, sections, optimizers, models beside.
-CASES: list[tuple[Callable[[], Any], str, int | None, str, set[str], int, set[str]]] = [
-    (written.nanogpt, "nanogpt", STEPS, "iter_num 3", set(), 1, set()),
-    (written.timm, "timm", None, "epoch 1, from 0", {"scaler", "ema"}, 1, {"ema"}),
-    (written.open_clip, "open-clip", None, "epoch 2", {"scaler"}, 1, set()),
-    (written.fairseq, "fairseq", STEPS, "num_updates 3", {"schedule", "ema", "data"}, 1, {"ema"}),
-    (written.fairseq_fp16, "fairseq", STEPS, "num_updates 3", {"schedule", "ema", "data", "scaler"}, 1, {"ema"}),
-    (written.fairseq_criterion, "fairseq", STEPS, "num_updates 3", {"schedule", "ema", "data"}, 1,
-     {"model", "criterion", "ema"}),
-    (written.ultralytics, "ultralytics", STEPS, "updates 3", {"scaler"}, 1, {"ema"}),
-    (written.ultralytics_finished, "ultralytics", None, "epoch -1", set(), 0, set()),
-    (written.yolov5, "ultralytics", STEPS, "updates 3", {"ema"}, 1, {"ema"}),
-    (written.mmengine, "mmengine", STEPS, "meta.iter 3", {"schedule", "scaler"}, 1, set()),
-    (written.mmengine_ema, "mmengine", STEPS, "meta.iter 3", {"schedule", "scaler", "ema"}, 1, {"ema"}),
-    (written.mmengine_of_two, "mmengine", STEPS, "meta.iter 3", {"schedule", "scaler"}, 2, set()),
-    (written.detectron2, "detectron2", STEPS, "iteration 2, from 0", {"schedule", "scaler"}, 1, set()),
-    (written.fvcore, "detectron2", STEPS, "iteration 2, from 0", {"schedule"}, 1, set()),
+@dataclass(frozen=True)
+class Case:
+    """What is to be found in a writer's file: `words` tell its step, `models` are weights beside the model."""
+
+    make: Callable[[], Any]
+    writer: str
+    step: int | None
+    words: str
+    sections: set[str]
+    optimizers: int = 1
+    models: frozenset[str] = frozenset()
+
+
+EMA = frozenset({"ema"})
+CASES = [
+    Case(written.nanogpt, "nanogpt", STEPS, "iter_num 3", set()),
+    Case(written.timm, "timm", None, "epoch 1, from 0", {"scaler", "ema"}, models=EMA),
+    Case(written.open_clip, "open-clip", None, "epoch 2", {"scaler"}),
+    Case(written.fairseq, "fairseq", STEPS, "num_updates 3", {"schedule", "ema", "data"}, models=EMA),
+    Case(written.fairseq_fp16, "fairseq", STEPS, "num_updates 3", {"schedule", "ema", "data", "scaler"}, models=EMA),
+    Case(written.fairseq_criterion, "fairseq", STEPS, "num_updates 3", {"schedule", "ema", "data"},
+         models=EMA | {"model", "criterion"}),
+    Case(written.ultralytics, "ultralytics", STEPS, "updates 3", {"scaler"}, models=EMA),
+    Case(written.ultralytics_finished, "ultralytics", None, "epoch -1", set(), optimizers=0),
+    Case(written.yolov5, "ultralytics", STEPS, "updates 3", {"ema"}, models=EMA),
+    Case(written.mmengine, "mmengine", STEPS, "meta.iter 3", {"schedule", "scaler"}),
+    Case(written.mmengine_ema, "mmengine", STEPS, "meta.iter 3", {"schedule", "scaler", "ema"}, models=EMA),
+    Case(written.mmengine_of_two, "mmengine", STEPS, "meta.iter 3", {"schedule", "scaler"}, optimizers=2),
+    Case(written.detectron2, "detectron2", STEPS, "iteration 2, from 0", {"schedule", "scaler"}),
+    Case(written.fvcore, "detectron2", STEPS, "iteration 2, from 0", {"schedule"}),
 ]  # fmt: skip
-IDS = [case[0].__name__ for case in CASES]
-WRITERS = [case[0] for case in CASES]
-OWN = [one for one in CONVENTIONS if one.name in {case[1] for case in CASES}]
+IDS = [case.make.__name__ for case in CASES]
+WRITERS = [case.make for case in CASES]
+OWN = [one for one in CONVENTIONS if one.name in {case.writer for case in CASES}]
 
 
-@pytest.mark.parametrize(("make", "writer", "step", "words", "sections", "optimizers", "models"), CASES, ids=IDS)
-def test_each_part_of_a_writers_file_is_in_its_place(
-    make: Callable[[], Any], writer: str, step: int | None, words: str, sections: set[str], optimizers: int,
-    models: set[str], tmp_path: Path,
-) -> None:  # fmt: skip
-    found = kept(make(), tmp_path)
-    assert (found.convention, found.state.step, found.recorded_step) == (writer, step, words)
-    assert set(found.state.sections) - {"extra", "progress"} == sections
-    assert set(found.models) == models
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_each_part_of_a_writers_file_is_in_its_place(case: Case, tmp_path: Path) -> None:
+    found = kept(case.make(), tmp_path)
+    assert (found.convention, found.state.step, found.recorded_step) == (case.writer, case.step, case.words)
+    assert set(found.state.sections) - {"extra", "progress"} == case.sections
+    assert set(found.models) == case.models
     assert found.unrecognised == ()
-    assert len(found.state.optimizers) == optimizers
+    assert len(found.state.optimizers) == case.optimizers
 
 
 def parameters(found: Checkpoint) -> dict[str, bytes]:
@@ -101,7 +112,7 @@ def test_the_model_is_the_one_that_trains(make: Callable[[], Any], model: Any, t
 def test_mmengine_keeps_the_model_under_the_names_of_the_average(tmp_path: Path) -> None:
     root = written.mmengine_ema()
     found = kept(root, tmp_path)
-    names = [name for name in root["state_dict"]]
+    names = list(root["state_dict"])
     assert parameters(found) == live({name: root["ema_state_dict"][f"module.{name}"] for name in names})
     average = {**root["state_dict"], "steps": root["ema_state_dict"]["steps"]}
     assert tensors(found.state.sections["ema"]) == live(average, buffers=True)
@@ -193,13 +204,20 @@ def test_several_optimizers_go_by_the_writers_names(tmp_path: Path) -> None:
     assert [len(one.state) for one in found.state.optimizers] == [4, 4]
 
 
-def test_what_a_user_put_beside_is_sorted_as_in_any_script(tmp_path: Path) -> None:
-    rng = {"torch": torch.get_rng_state()}
-    for make in WRITERS[:3]:
-        found = kept({**make(), "rng": rng, "mine": {"a": 1}}, tmp_path)
-        assert list(found.state.rng) == ["torch"]
-        assert found.unrecognised == ("mine",)
-        assert found.state.sections["extra"]["mine.a"].value == 1
+@pytest.mark.parametrize("make", [make for make in WRITERS if make is not written.fvcore])
+def test_what_a_user_put_beside_is_sorted_as_in_any_script(make: Callable[[], Any]) -> None:
+    root, teacher = make(), nn.Linear(2, 2)
+    root = {key: foreign(value) for key, value in root.items()}
+    trains = parameters(explain(raw_tree(root)))
+    more = {"rng": {"torch": torch.get_rng_state()}, "mine": {"a": 1}, "teacher": teacher.state_dict()}
+    found = explain(raw_tree({**root, **more}))
+    assert list(found.state.rng) == ["torch"]
+    assert found.unrecognised == ("mine",)
+    assert found.state.sections["extra"]["mine.a"].value == 1
+    assert parameters(found) == trains
+    held = {name: one.tobytes() for name, one in ((n, t.detach().numpy()) for n, t in teacher.named_parameters())}
+    extra = tensors(found.state.sections["extra"])
+    assert {name: extra[f"teacher.{name}"] for name in held} == held
 
 
 def test_an_older_epoch_of_timm_is_the_one_to_begin_with(tmp_path: Path) -> None:
@@ -221,9 +239,14 @@ def completed(root: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_imagenet() -> dict[str, Any]:
-    """torch's own ImageNet example."""
+    """The torch project's own ImageNet example."""
     root = written.timm()
-    return {"epoch": 1, "arch": "resnet50", "best_acc1": 70.0, **{key: root[key] for key in ("state_dict", "optimizer")}}
+    return {
+        "epoch": 1,
+        "arch": "resnet50",
+        "best_acc1": 70.0,
+        **{key: root[key] for key in ("state_dict", "optimizer")},
+    }
 
 
 def of_mmcv() -> dict[str, Any]:
@@ -254,7 +277,7 @@ FOREIGN: dict[str, Callable[[], Any]] = {
     "a trainer without an optimizer": lambda: {**written.detectron2(), "trainer": {"iteration": 2, "epochs": 3}},
     "more than the checkpointer was given": lambda: {**written.fvcore(), "best": 0.5},
     "a bare state_dict": lambda: Mlp().state_dict(),
-    "a bare module": lambda: Mlp(),
+    "a bare module": Mlp,
 }  # fmt: skip
 
 
@@ -286,9 +309,8 @@ def junk() -> list[Any]:
     """Values that may lie anywhere in a file that somebody changed, or that is nobody's."""
     tensor = torch.arange(6.0).reshape(2, 3)
     return [
-        None, 7, -1.5, "text", [], {}, [tensor.clone()], {"a": {"b": tensor.clone()}}, {0: tensor.clone()},
-        tensor.clone(), {"state": {}, "param_groups": [{"params": [0], "lr": 0.1}]}, nn.Linear(2, 2),
-        nn.Linear(2, 2).state_dict(),
+        None, [tensor.clone(), "text"], {"a": {"b": tensor.clone()}, 0: 7}, tensor.clone(), nn.Linear(2, 2),
+        {"state": {}, "param_groups": [{"params": [0], "lr": 0.1}]}, nn.Linear(2, 2).state_dict(),
     ]  # fmt: skip
 
 
@@ -298,7 +320,7 @@ def changed(root: Any, depth: int) -> Iterator[Any]:
         return
     for key, value in root.items():
         yield {other: one for other, one in root.items() if other != key}
-        for one in junk():
+        for one in junk()[:: 1 if depth == 2 else 4]:
             yield {**root, key: one}
         inner = value[-1] if isinstance(value, list) and value else value
         for one in changed(inner, depth - 1):
@@ -325,7 +347,7 @@ def foreign(value: Any) -> Any:
     return str(value)
 
 
-@pytest.mark.parametrize("root", [*junk()[:6], Foreign("a.B", state={"model": 1}), {1: 2}, {("a", 1): None}])
+@pytest.mark.parametrize("root", [*junk()[:4], Foreign("a.B", state={"model": 1}), {1: 2}, {("a", 1): None}])
 def test_no_writer_claims_what_is_no_dict_of_its_own_or_raises(root: Any) -> None:
     for container in ("torch-zip", "folder", "zip", "safetensors"):
         raw = RawTree(Path("any"), container, root, 0)
@@ -358,4 +380,3 @@ def test_what_is_explained_is_not_changed(tmp_path: Path) -> None:
         before = [id(one) for one in tensors_in(raw.root)], copy.copy(raw.root)
         explain(raw)
         assert ([id(one) for one in tensors_in(raw.root)], raw.root) == before
-

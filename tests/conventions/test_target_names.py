@@ -116,6 +116,17 @@ def test_where_neither_groups_nor_a_rule_fit_they_stay_numbered() -> None:
     assert found.state.optimizers[0].groups[0].members == ("#0", "#1", "#2", "#3")
 
 
+@pytest.mark.parametrize("lengths", [[2, 1], [3], [1, 1, 1]])
+def test_as_many_parameters_in_groups_of_other_lengths_are_in_other_places(lengths: list[int]) -> None:
+    model = nn.ModuleList([nn.Linear(3, 3, bias=False) for _ in range(3)])
+    names = names_of(model)
+    optimizer = built(model, [names[:1], names[1:]])
+    groups = [names[sum(lengths[:place]) :][:length] for place, length in enumerate(lengths)]
+    found = explain(alone(optimizer), live=live_state(model, built(model, groups)))
+    assert found.namings[0].source is NameSource.NONE
+    assert "not of 1 and 2" in found.namings[0].reason
+
+
 def test_a_live_parameter_of_another_shape_denies_the_place() -> None:
     model = Block()
     other = halves(model)
@@ -189,6 +200,18 @@ def test_a_tied_parameter_has_the_name_that_the_file_keeps() -> None:
     root = raw_tree({"model": state, "optimizer": trained(model, groups).state_dict()})
     found = explain(root, live=live_state(live, built(live, groups)))
     assert found.state.optimizers[0].groups[0].members == ("bn.weight", "last.weight")
+
+
+def test_a_live_parameter_goes_by_the_first_of_the_names_that_the_file_ties() -> None:
+    root = {"model": dict.fromkeys(("embedding.weight", "head.weight"), torch.ones(3, 3))}
+    live = nn.ModuleDict({"head": nn.Linear(3, 3, bias=False)})
+    optimizer = torch.optim.SGD(live.parameters())
+    for model in (root["model"], {}):
+        found = explain(
+            raw_tree({"model": model, "optimizer": optimizer.state_dict()}), live=live_state(live, optimizer)
+        )
+        expected = "embedding.weight" if model else "head.weight"
+        assert found.state.optimizers[0].groups[0].members == (expected,)
 
 
 def test_a_live_adapters_parameters_have_the_names_of_its_file() -> None:

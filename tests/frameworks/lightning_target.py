@@ -7,7 +7,6 @@ import lightning
 import torch
 
 import ckptcheck
-from tests.check_cases.training import ConvNet, batch
 
 
 class Module(lightning.LightningModule):
@@ -15,10 +14,12 @@ class Module(lightning.LightningModule):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = ConvNet()
+        self.conv = torch.nn.Conv2d(1, 3, 3)
+        self.bn = torch.nn.BatchNorm2d(3)
+        self.head = torch.nn.Linear(3, 2)
 
     def training_step(self, images: torch.Tensor, number: int) -> torch.Tensor:
-        return self.net(images).square().mean()
+        return self.head(torch.relu(self.bn(self.conv(images))).mean((2, 3))).square().mean()
 
     def configure_optimizers(self) -> Any:
         matrices = [one for one in self.parameters() if one.ndim >= 2]
@@ -33,11 +34,11 @@ def trained(folder: Path, steps: int = 4) -> tuple[Module, lightning.Trainer]:
     """The module and its Trainer after some steps; the checkpoint is `last.ckpt`."""
     torch.manual_seed(0)
     module = Module()
-    images = [batch(module.net, torch.Generator().manual_seed(place)) for place in range(steps)]
+    images = torch.randn(steps, 4, 1, 6, 6)
     trainer = lightning.Trainer(max_epochs=1, default_root_dir=folder, accelerator="cpu", logger=False,
                                 enable_checkpointing=False, enable_progress_bar=False,
                                 enable_model_summary=False)  # fmt: skip
-    trainer.fit(module, torch.utils.data.DataLoader(images, batch_size=None))
+    trainer.fit(module, torch.utils.data.DataLoader([*images], batch_size=None))
     trainer.save_checkpoint(folder / "last.ckpt")
     return module, trainer
 

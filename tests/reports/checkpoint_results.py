@@ -227,6 +227,11 @@ WHOLE = Result(
             {"path": "trainer_state.json", "bytes": 1234, "container": "json", "checksums": "off"},
         ],
         "globals": [],
+        "verified_bytes": 7_654_321,
+        "purpose": None,
+        "optimizers": [],
+        "memory": None,
+        "required": [],
     },
 )
 DAMAGED = Result(
@@ -237,7 +242,8 @@ DAMAGED = Result(
                 Place(path="step_10.pt"), {"count": 1}, "copy the file again, or go back to the checkpoint before it"),
     ),
     not_judged=(NotJudged("CK104", "the checkpoint could not be read"),),
-    parts={"path": "step_10.pt", "layout": None, "files": [], "globals": []},
+    parts={"path": "step_10.pt", "layout": None, "files": [], "globals": [], "verified_bytes": 0, "purpose": None,
+           "optimizers": [], "memory": None, "required": []},
 )  # fmt: skip
 
 

@@ -100,6 +100,14 @@ OPTIMIZER_PAIR = {"optimizer": count, "left": or_null(count), "right": or_null(c
                   "right_label": or_null(said),
                   "paired_by": ("name", "position", "none", None).__contains__}  # fmt: skip
 REGROUPED = {"parameter": said, "optimizer": count, "left_group": or_null(count), "right_group": or_null(count)}
+NAMING = {"source": said, "certain": lambda value: isinstance(value, bool), "reason": said}
+OPTIMIZER = {
+    "optimizer": count, "label": or_null(said), "class": or_null(said),
+    "classes": lambda value: all(map(said, value)), "class_certain": lambda value: isinstance(value, bool),
+    "groups": count, "parameters": count, "with_state": count, "orphans": lambda value: isinstance(value, list),
+    "state_keys": lambda value: all(map(count, value.values())), "steps": lambda value: isinstance(value, list),
+    "naming": or_null(lambda value: not list(_record(value, NAMING, ""))),
+}  # fmt: skip
 FILE = {"path": text, "bytes": count, "container": said, "checksums": ("on", "off", "in part").__contains__}
 GLOBAL = {"file": text, "name": said, "danger": ("unknown", "runs-code").__contains__, "count": count}
 TABLES = {
@@ -117,10 +125,19 @@ TABLES = {
         "globals": GLOBAL,
         "storage_bloat": {"file": text, "key": said, "bytes": count, "used_bytes": count},
     },
-    "check": {"files": FILE, "globals": GLOBAL},
+    "check": {"files": FILE, "globals": GLOBAL, "optimizers": OPTIMIZER},
 }
 """The lists that a command about checkpoints always adds, and what stands in each of their rows."""
+PURPOSE = {"asked": ("auto", "resume", "release").__contains__, "judged_for": ("resume", "release").__contains__,
+           "reason": said}  # fmt: skip
+MEMORY = dict.fromkeys(("weights_bytes", "optimizer_bytes", "fresh_bytes", "loaded_bytes", "peak_bytes", "extra_bytes"),
+                       count) | {
+    "duplicates": lambda value: all(set(one) == {"what", "bytes"} for one in value),
+    "devices": lambda value: all(count(size) for size in value.values()),
+}  # fmt: skip
 RECORDS = {"diff": {"left": SIDE, "right": SIDE}, "inspect": {"layout": LAYOUT}}
+OF_WHAT_CAN_BE_READ = {"check": {"purpose": PURPOSE, "memory": MEMORY}}
+"""Records that are null where the checkpoint could not be read."""
 RUN = {"name": said, "status": said, "seconds": number, "training_s": number, "recording_s": number}
 
 
@@ -190,6 +207,8 @@ def _tables(document: Any) -> Iterator[str]:
             yield from _record(row, wanted, f"{name} {place}")
     for name, wanted in RECORDS.get(document["command"], {}).items():
         yield from _record(document.get(name), wanted, name)
+    for name, wanted in OF_WHAT_CAN_BE_READ.get(document["command"], {}).items():
+        yield from _record(document[name], wanted, name) if document.get(name) is not None else ()
     if document["verdict"] == "pass" and document["command"] == "diff":
         yield from _same(document)
 

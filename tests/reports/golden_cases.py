@@ -5,6 +5,8 @@ from pathlib import Path
 from ckptcheck.finding import Result
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.table import REPORTS
+from tests.reports.check_results import DEMANDED, FIT, INCOMPLETE, RELEASED
+from tests.reports.check_results import WARNED as CHECKED_WITH_WARNINGS
 from tests.reports.checkpoint_results import (
     DAMAGED,
     DIFFERENT,
@@ -46,6 +48,14 @@ CASES: dict[str, tuple[str, Result, Page]] = {
     "inspected_hostile_ascii.txt": ("text", hostile(INSPECTED), Page(ascii_only=True, detail=Detail.ALL)),
     "whole_80.txt": ("text", WHOLE, Page(width=80)),
     "damaged_80.txt": ("text", DAMAGED, Page(width=80)),
+    "incomplete_80.txt": ("text", INCOMPLETE, Page(width=80)),
+    "incomplete_100_all.txt": ("text", INCOMPLETE, Page(detail=Detail.ALL)),
+    "incomplete_40.txt": ("text", INCOMPLETE, Page(width=40)),
+    "incomplete_hostile_ascii.txt": ("text", hostile(INCOMPLETE), Page(ascii_only=True)),
+    "warned_80.txt": ("text", CHECKED_WITH_WARNINGS, Page(width=80)),
+    "fit_80.txt": ("text", FIT, Page(width=80)),
+    "released_quiet.txt": ("text", RELEASED, Page(detail=Detail.VERDICT)),
+    "demanded_80.txt": ("text", DEMANDED, Page(width=80)),
     "different.json": ("json", DIFFERENT, Page()),
     "broken.json": ("json", BROKEN, Page()),
     "hostile.json": ("json", HOSTILE, Page()),

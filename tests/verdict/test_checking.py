@@ -126,7 +126,7 @@ def test_a_damaged_file_never_passes(tmp_path, fail_on):
 
 
 def test_where_no_rule_judges_nothing_passes():
-    assert check(MODEL, select=("CK2",)).verdict is Verdict.INCONCLUSIVE
+    assert check(MODEL, select=("CK7",)).verdict is Verdict.INCONCLUSIVE
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path):
@@ -207,11 +207,11 @@ def test_the_files_of_ranks_that_were_joined_are_named_as_they_lie(tmp_path):
 
 def test_bytes_that_were_only_parsed_are_named_and_not_called_whole(tmp_path):
     folder = Path(shutil.copytree(CHECKPOINTS / "06_accelerate_bin" / "checkpoint_1", tmp_path / "checkpoint_1"))
-    assert told(check(folder))[0] == "PASS  the files are whole"
+    assert told(check(folder))[0] == "PASS  nothing is missing for a resume; the files are whole"
     (folder / "config.json").write_text('{"hidden_size": 4}')
     result = check(folder)
     lines = told(result)
-    assert lines[0] == "PASS  no damage found; some bytes carry no checksum"
+    assert lines[0] == "PASS  nothing is missing for a resume; no damage found, some bytes carry no checksum"
     assert "             only parsed, no checksums in: config.json" in lines
     assert [(one.code, one.reason) for one in result.not_judged] == [
         ("CK102", "18 bytes carry no checksum: config.json")
@@ -222,7 +222,7 @@ def test_the_bytes_of_metadata_carry_no_checksum():
     path = CHECKPOINTS / "08_dcp" / "dcp_plain"
     result = check(path)
     nbytes = (path / ".metadata").stat().st_size
-    assert told(result)[0] == "PASS  no damage found; some bytes carry no checksum"
+    assert told(result)[0] == "PASS  nothing is missing for a resume; no damage found, some bytes carry no checksum"
     assert [one.reason for one in result.not_judged] == [f"{nbytes} bytes carry no checksum: .metadata"]
 
 
@@ -236,7 +236,7 @@ def test_the_checksums_of_an_archive_are_held_against_its_json_too(tmp_path):
     path.write_bytes(content)
     result = check(path)
     assert result.verdict is Verdict.FAIL
-    assert [one.code for one in result.findings] == ["CK102"]
+    assert [one.code for one in result.findings if one.code < "CK2"] == ["CK102"]
 
 
 def test_a_set_of_shards_beside_a_single_file_is_left_over(tmp_path):

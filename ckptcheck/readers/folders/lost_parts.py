@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ckptcheck.readers.folders.folder_files import INDEX, is_stored_state
+from ckptcheck.readers.folders.megatron_parts import lost_ranks
 from ckptcheck.readers.reader import Listing
 from ckptcheck.state.raw import Defect, Flaw, RawTree
 
@@ -32,7 +33,7 @@ _STEP: Final = re.compile(r"checkpoint-\d+")
 
 def lost_parts(listing: Listing, files: Mapping[str, RawTree]) -> Iterator[Defect]:
     """One defect for each part that is missing; `files` are those that were read."""
-    for file, said in (*_adapters(listing), *_trainer(listing, files), *_accelerate(listing)):
+    for file, said in (*_adapters(listing), *_trainer(listing, files), *_accelerate(listing), *lost_ranks(files)):
         yield Defect(Flaw.INCOMPLETE, file, said)
 
 

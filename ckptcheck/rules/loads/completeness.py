@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ckptcheck.finding import Severity
-from ckptcheck.rules.loads.born import born
 from ckptcheck.rules.loads.dry_run import DryRun, Paired
 from ckptcheck.rules.loads.views import at, bound, came, file_names, members, refused, rows_of, state_came
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import completeness as runs
+from ckptcheck.rules.stored import orphans, surroundings
 from ckptcheck.rules.stored.expected_state import base_keys, keeps_nothing, required
 from ckptcheck.rules.stored.missing_state import told_apart
 from ckptcheck.rules.words import count, kept, names
@@ -116,7 +116,8 @@ def _strange_class(dry: DryRun, pair: Paired) -> Evidence | None:
     rows = rows_of(pair.live)
     if pair.file is None or not rows or not pair.guesses or pair.live.class_name in _bare(pair.guesses):
         return None
-    after = dry.loaded.optimizers[pair.place] if dry.loaded is not None and not refused(dry, pair) else pair.file
+    live = dry.loaded_optimizers
+    after = live[pair.place] if live is not None and not refused(dry, pair) else pair.file
     state = {name: base_keys(one) for name, one in after.state.items() if one}
     wanted = required(rows, pair.live.groups[0].hyperparameters) if pair.live.groups else frozenset()
     known = {key for row in rows for key in row.keys}
@@ -165,13 +166,13 @@ def _absent(dry: DryRun, section: str) -> Iterator[Evidence]:
     )
 
 
-@also(born("CK204"))
+@also(surroundings.scheduler_state_absent)
 def scheduler_state_absent(dry: DryRun) -> Iterator[Evidence]:
     """The target has a schedule that the file has no state of."""
     yield from _absent(dry, "schedule")
 
 
-@also(born("CK206"))
+@also(surroundings.scaler_state_absent)
 def scaler_state_absent(dry: DryRun) -> Iterator[Evidence]:
     """The target has a gradient scaler that the file has no state of."""
     yield from _absent(dry, "scaler")
@@ -183,7 +184,7 @@ def ema_state_absent(dry: DryRun) -> Iterator[Evidence]:
     yield from _absent(dry, "ema")
 
 
-@also(born("CK209"), severity=Severity.WARNING)
+@also(orphans.orphaned_optimizer_state, severity=Severity.WARNING)
 def orphaned_optimizer_state(dry: DryRun) -> Iterator[Evidence]:
     """The file holds optimizer state of parameters that the target lacks."""
     live = {*dry.now.parameters, *(name for one in dry.now.parameters.values() for name in one.aliases)}

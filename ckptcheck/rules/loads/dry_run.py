@@ -65,6 +65,17 @@ class DryRun:
     left_out: tuple[str, ...] = ()
 
     @property
+    def loaded_optimizers(self) -> tuple[Optimizer, ...] | None:
+        """The live optimizers after the load; None without one, or where it could not try the optimizers."""
+        tried = not any(one.startswith("optimizer") for one in self.left_out)
+        return self.loaded.optimizers if self.loaded is not None and tried else None
+
+    @property
+    def weights_were_tried(self) -> bool:
+        """Whether a load was made that could take the model's weights."""
+        return self.loaded is not None and not any(one.startswith("model") for one in self.left_out)
+
+    @property
     def now(self) -> TrainingState:
         """The live objects as far as they got: after the load, else as built."""
         return self.loaded if self.loaded is not None else self.built

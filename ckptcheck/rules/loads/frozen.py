@@ -10,6 +10,8 @@ from ckptcheck.rules.loads.views import at, bound
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import frozen as runs
 from ckptcheck.rules.words import count, kept, names
+from ckptcheck.state.scalars import number_in
+from ckptcheck.state.training_state import Optimizer
 
 
 @also(runs.freeze_set_changed)
@@ -35,14 +37,7 @@ def _by_counters(dry: DryRun, pair: Paired, told: set[str]) -> Iterator[Evidence
               if one and name not in told and name in now and now[name].requires_grad is False]  # fmt: skip
     if not frozen:
         return
-    counters = {
-        name: entry.value
-        for name, one in (
-            dry.load.left.optimizers[pair.place].state if dry.load is not None else pair.file.state
-        ).items()
-        for key, entry in one.items()
-        if key in COUNTERS and isinstance(entry.value, int | float)
-    }
+    counters = dict(_counters(pair.file))
     last = max((value for name, value in counters.items() if name not in frozen), default=None)
     late = [name for name in frozen if last is not None and name in counters and counters[name] >= last]
     if late:
@@ -52,6 +47,15 @@ def _by_counters(dry: DryRun, pair: Paired, told: set[str]) -> Iterator[Evidence
             f"the target freezes {names(frozen)}, which {'has' if len(frozen) == 1 else 'have'} optimizer state in the "
             "file; whether they were frozen when it was saved is not said"
         )
+
+
+def _counters(optimizer: Optimizer) -> Iterator[tuple[str, float]]:
+    """How often each parameter was updated, where its state counts that."""
+    for name, one in optimizer.state.items():
+        for key, entry in one.items():
+            value = entry.value if entry.value is not None or entry.ref is None else number_in(entry.ref)
+            if key in COUNTERS and isinstance(value, int | float):
+                yield name, value
 
 
 def _evidence(frozen: list[str], thawed: list[str], severity: Severity | None) -> Evidence:

@@ -8,7 +8,7 @@ from ckptcheck.comparison.groups import match_groups
 from ckptcheck.comparison.traces import FLAGS
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.loads.dry_run import DryRun, Paired
-from ckptcheck.rules.loads.views import BOOKKEEPING, RATES, at, is_scheduled, refused, rows_of, sizes
+from ckptcheck.rules.loads.views import BOOKKEEPING, RATES, at, refused, rows_of, sizes, was_scheduled
 from ckptcheck.rules.rule import Evidence, Rule, also
 from ckptcheck.rules.runs import binding as runs
 from ckptcheck.rules.runs import resume
@@ -55,7 +55,7 @@ def changes(dry: DryRun) -> list[Change]:
     for pair in dry.pairs:
         for group, mine in _groups(pair):
             live = pair.live.groups[group].hyperparameters
-            after = dry.loaded.optimizers[pair.place].groups if dry.loaded is not None else ()
+            after = dry.loaded_optimizers[pair.place].groups if dry.loaded_optimizers is not None else ()
             now = after[group].hyperparameters if group < len(after) else {}
             for key in {**mine, **live}:
                 one, other = mine.get(key), live.get(key)
@@ -83,13 +83,17 @@ def hyperparameter_changed(dry: DryRun) -> Iterator[Evidence]:
     differing = changes(dry)
     yield from _asserts_on_cpu(dry, differing)
     yield from _gone(dry, differing)
-    both = [one for one in differing if one.file is not None and one.target is not None and one.key not in BOOKKEEPING]
-    scheduled = is_scheduled(dry)
+    both = [one for one in differing if one.file is not None and one.target is not None]
+    scheduled = "schedule" in dry.built.sections, was_scheduled(dry)
+    lone = scheduled[0] is not scheduled[1]
+    rates = [one for one in both if any(scheduled) and one.key in RATES]
+    fixed = [one for one in both if one not in rates and one.key not in BOOKKEEPING]
     for listed, severity in (
-        ([one for one in both if one.key not in FLAGS and not (scheduled and one.key in RATES)], Severity.WARNING),
-        ([one for one in both if scheduled and one.key in RATES and one.wins != "target"], Severity.INFO),
-        ([one for one in both if scheduled and one.key in RATES and one.wins == "target"], Severity.WARNING),
-        ([one for one in both if one.key in FLAGS], Severity.INFO),
+        ([one for one in fixed if one.key not in FLAGS], Severity.WARNING),
+        ([one for one in rates if one.wins == "target" and one.key not in BOOKKEEPING], Severity.WARNING),
+        # A rate that the schedule has moved is what a resume is for; where it started from is not.
+        ([one for one in rates if one.wins != "target" and (lone or one.key == "initial_lr")], Severity.INFO),
+        ([one for one in fixed if one.key in FLAGS], Severity.INFO),
     ):
         if listed:
             yield _evidence(listed, severity)
@@ -231,13 +235,19 @@ def _settings(dry: DryRun, file: Mapping[str, Entry], live: Mapping[str, Entry])
 
 def _jump(dry: DryRun, file: Mapping[str, Entry]) -> Iterator[Evidence]:
     """A rate of the optimizer that is not the schedule's own after the load, though the file's are one."""
-    if dry.loaded is None or dry.raised is not None or len(dry.pairs) != 1 or dry.pairs[0].file is None:
+    if (
+        dry.loaded is None
+        or dry.loaded_optimizers is None
+        or dry.raised is not None
+        or len(dry.pairs) != 1
+        or dry.pairs[0].file is None
+    ):
         return
     schedule = dry.loaded.sections.get("schedule", {})
     for group, mine in _groups(dry.pairs[0]):
         path = f"_last_lr[{group}]"
         saved = _number(file.get(path)), _number(mine.get("lr"))
-        now = _number(schedule.get(path)), _number(dry.loaded.optimizers[0].groups[group].hyperparameters.get("lr"))
+        now = _number(schedule.get(path)), _number(dry.loaded_optimizers[0].groups[group].hyperparameters.get("lr"))
         if None not in (*saved, *now) and saved[0] == saved[1] and now[0] != now[1]:
             yield Evidence(
                 f"after the load the optimizer's lr is {now[1]!r} and the schedule stands at {now[0]!r}, which "

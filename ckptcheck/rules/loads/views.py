@@ -40,7 +40,7 @@ def at(**place: object) -> Place:
 
 def bound(dry: DryRun) -> Iterator[tuple[Paired, Binding]]:
     """How the load bound the state of each optimizer that it could take as a whole."""
-    if dry.load is None:
+    if dry.load is None or dry.loaded_optimizers is None:
         return
     for one in bindings(dry.load):
         pair = dry.pairs[one.optimizer]
@@ -58,7 +58,7 @@ def refused(dry: DryRun, pair: Paired) -> bool:
 
     A load of the target's own that came to its end has found a way.
     """
-    if pair.file is None or not pair.by_position or (dry.loaded is not None and dry.raised is None):
+    if pair.file is None or not pair.by_position or (dry.loaded_optimizers is not None and dry.raised is None):
         return False
     return sizes(pair.file) != sizes(pair.live)
 
@@ -119,9 +119,10 @@ def members_by_place(optimizer: Optimizer) -> list[str | None]:
     return [name for group in optimizer.groups for name in group.members]
 
 
-def is_scheduled(dry: DryRun) -> bool:
-    """Whether a schedule sets rates, on either side."""
-    return "schedule" in dry.built.sections or "schedule" in dry.checkpoint.state.sections
+def was_scheduled(dry: DryRun) -> bool:
+    """Whether a schedule set the file's rates: it is there, or has left its mark in a group."""
+    groups = [group for pair in dry.pairs if pair.file is not None for group in pair.file.groups]
+    return "schedule" in dry.checkpoint.state.sections or any("initial_lr" in one.hyperparameters for one in groups)
 
 
 def file_names(dry: DryRun) -> set[str]:

@@ -18,13 +18,13 @@ def weights_not_loaded(dry: DryRun) -> Iterator[Evidence]:
     """Parameters of the target are, after the load, still as it built them; or the file has nothing for them."""
     if not dry.checkpoint.state.parameters and dry.loaded is None:
         return
-    left = _as_built(dry) if dry.loaded is not None else _without_weights(dry)
+    left = _as_built(dry) if dry.weights_were_tried else _without_weights(dry)
     if not left:
         return
     stored_names = file_names(dry)
     absent = [name for name in left if name not in stored_names]
     total = len(dry.built.parameters)
-    how = "after the load they are as the target built them" if dry.loaded is not None else "they stay as built"
+    how = "after the load they are as the target built them" if dry.weights_were_tried else "they stay as built"
     which = f"the file has none of {'it' if len(left) == 1 else 'them'}, " if len(absent) == len(left) else ""
     yield Evidence(
         f"{len(left)} of {total} parameters of the target get no weights from the file: {names(left)}; {which}{how}",
@@ -141,7 +141,8 @@ def weights_without_a_place(dry: DryRun) -> Iterator[Evidence]:
     live = {each for name, one in dry.built.parameters.items() for each in (name, *one.aliases)} | {*dry.built.buffers}
     theirs = {each for name, one in dry.checkpoint.state.parameters.items() for each in (name, *one.aliases)}
     surplus = [name for name in dry.checkpoint.state.parameters if name not in live]
-    if surplus and theirs & live:
+    renamed = dry.raised is None and {*dry.built.parameters} <= dry.held and len(theirs) <= len(live)
+    if surplus and theirs & live and not renamed:
         yield Evidence(
             f"the file holds {count(surplus, 'tensor')} that the target's model has no place for: {names(surplus)}",
             at(parameter=surplus[0]),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import ORDER_KEY, Kind, OptimizerPair, Regrouped, Row
+from ckptcheck.comparison.optimizer_pairs import group_of
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.pairs.completeness import optimizers_apart
 from ckptcheck.rules.pairs.course import both, members_of, model_rows, state_rows, unnamed, value_of
@@ -33,7 +34,20 @@ def group_membership_mismatch(pair: Pair) -> Iterator[Evidence | Unjudged]:
             if entry.optimizer == one.optimizer and entry.left_group is not None and entry.right_group is not None
         ]  # fmt: skip
         if moved:
-            yield _regrouped(one, moved, left, right)
+            yield _regrouped(one, _by_number(moved, left, right), left, right)
+
+
+def _by_number(moved: list[Regrouped], left: Optimizer, right: Optimizer) -> list[Regrouped]:
+    """Those whose group has another number, where groups that answer to each other have not the same one."""
+    if all(entry.left_group != entry.right_group for entry in moved) or len(left.groups) != len(right.groups):
+        return moved
+    ours, theirs = group_of(left), group_of(right)
+    told = [
+        Regrouped(name, moved[0].optimizer, group, theirs[name])
+        for name, group in ours.items()
+        if name in theirs and theirs[name] != group
+    ]
+    return told or moved
 
 
 def _regrouped(one: OptimizerPair, moved: list[Regrouped], left: Optimizer, right: Optimizer) -> Evidence:

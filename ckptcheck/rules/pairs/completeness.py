@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import Kind, OptimizerPair
-from ckptcheck.finding import Place
-from ckptcheck.optimizers.table import OPTIMIZERS
+from ckptcheck.finding import Place, Severity
+from ckptcheck.optimizers.table import KEPT_BESIDE, OPTIMIZERS
 from ckptcheck.rules.pairs.course import both, members_of, model_rows, state_rows, value_of
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
@@ -60,7 +60,7 @@ def _remaining(
     whole, part = [], {}
     for name, keys in lost.items():
         if name in on_right or name in right.state:
-            is_all = not right.state.get(name)
+            is_all = right.state.get(name, {}).keys().isdisjoint(_kept_keys(pair, one, name))
         else:  # paired by position, the right has it under another name
             is_all = len(keys) >= len(_kept_keys(pair, one, name))
         if is_all:
@@ -110,9 +110,11 @@ def optimizer_state_missing_for_parameter(pair: Pair) -> Iterator[Evidence | Unj
         yield Unjudged(reason)
         return
     by_contract = {one.parameter for one in pair.broken or () if one.what == "dropped"}
-    for one, _, right in both(pair.diff):
+    for one, left, right in both(pair.diff):
+        if _keys(left).isdisjoint(_keys(right)):
+            continue  # all of it (CK201), or state of another class (CK203)
         lost = lost_keys(pair, one)
-        for name in _remaining(pair, one, right, lost)[0] if any(right.state.values()) else ():
+        for name in _remaining(pair, one, right, lost)[0]:
             if not has_rested(pair, name) and name not in by_contract:
                 yield Evidence(
                     f"{name} has no optimizer state in the right checkpoint; it had {', '.join(lost[name])} in the "
@@ -163,6 +165,7 @@ def _dropped(one: OptimizerPair, left: Optimizer, right: Optimizer, dropped: lis
         Place(optimizer=one.optimizer, parameter=owner, key=dropped[0]),
         {"missing_keys": kept(dropped), "new_keys": kept(new)},
         "go on with the optimizer that the training began with" if new else "save every key of the optimizer's state",
+        Severity.WARNING if KEPT_BESIDE.issuperset(dropped) else None,  # other writers keep full weights elsewhere
     )
 
 

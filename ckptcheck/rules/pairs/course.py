@@ -180,10 +180,10 @@ def _prefixes(diff: CheckpointDiff) -> tuple[str, str] | None:
 
 
 def _begin(names: set[str], longer: set[str]) -> str:
-    """What stands before nearly each of `names` among the `longer` ones; "" where there is no such thing."""
+    """What stands before nearly each of `names` in nearly all `longer` ones; "" where there is no such thing."""
     longest = max(names, key=len, default="")
     begins = [other.removesuffix(longest) for other in longer if other.endswith(f".{longest}")] if names else []
     for begin in begins[:_TRIED]:
-        if sum(f"{begin}{name}" in longer for name in names) >= _ENOUGH * len(names):
+        if sum(f"{begin}{name}" in longer for name in names) >= _ENOUGH * max(len(names), len(longer)):
             return begin
     return ""

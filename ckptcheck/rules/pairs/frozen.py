@@ -219,7 +219,8 @@ def frozen_state_dropped(pair: Pair) -> Iterator[Evidence | Unjudged]:
         lost = lost_keys(pair, one)
         found = [
             name for name, keys in lost.items()
-            if any(right.state.values()) and not right.state.get(name) and pair.freeze.get(name) not in ("reset", "removed")
+            if any(right.state.values()) and not right.state.get(name)
+            and pair.freeze.get(name) not in ("reset", "removed")
             and (name in by_contract or has_rested(pair, name))
         ]  # fmt: skip
         if found:

@@ -16,6 +16,7 @@ _IMPLEMENTATION: Final = frozenset({"foreach", "fused", "capturable", "different
 _RATES: Final = frozenset({"lr", "initial_lr", "max_lr", "min_lr", "base_lr", "swa_lr", "lr_scale"})
 _CYCLED: Final = frozenset({"momentum", "betas", "base_momentum", "max_momentum"})
 """What a schedule of momentum moves."""
+_BOUNDS: Final = frozenset({"base_momentum", "max_momentum"})
 _TAGS: Final = frozenset({"name", "param_names", "params", "group_name"})
 _COUNTERS: Final = frozenset({"step", "k", "train_mode"})
 _HORIZON: Final = frozenset(
@@ -33,24 +34,30 @@ def hyperparameter_changed(pair: Pair) -> Iterator[Evidence | Unjudged]:
         yield Unjudged(pair.course.why_not)
         return
     rows = [row for row in pair.diff.rows if row.kind is Kind.CHANGED]
-    yield from _groups([row for row in rows if row.section == "optimizer" and row.parameter is None and row.key])
+    of_groups = [row for row in rows if row.section == "optimizer" and row.parameter is None and row.key]
+    yield from _groups([row for row in of_groups if not (_root(row.key or "") in _CYCLED and _cycles(pair, row))])
     yield from _horizon([row for row in rows if row.section == "scheduler" and _root(row.key or "") in _HORIZON])
 
 
 def _groups(rows: list[Row]) -> Iterator[Evidence]:
-    cycled = {(row.optimizer, row.group) for row in rows if _root(row.key or "") in ("base_momentum", "max_momentum")}
     changed: list[Row] = []
     rates: list[Row] = []
     for row in rows:
         root = _root(row.key or "")
         if root in _IMPLEMENTATION | _TAGS | _COUNTERS or root in ("lr", "param_groups"):
             continue
-        is_cycled = root in _CYCLED and (row.optimizer, row.group) in cycled
-        (rates if root in _RATES or is_cycled else changed).append(row)
+        (rates if root in _RATES else changed).append(row)
     if changed:
         yield _evidence(changed, "look for code that sets it depending on how often the process has started", None)
     if rates:
         yield _evidence(rates, "a rate that was overridden on purpose needs nothing", Severity.INFO)
+
+
+def _cycles(pair: Pair, row: Row) -> bool:
+    """Whether the schedule moves the momentum of a row's optimizer: it plants its bounds in the groups."""
+    place = next((one.left for one in pair.diff.optimizers if one.optimizer == row.optimizer), None)
+    groups = pair.diff.left.state.optimizers[place].groups if place is not None else ()
+    return any(not _BOUNDS.isdisjoint(group.hyperparameters) for group in groups)
 
 
 def _evidence(rows: list[Row], fix: str, severity: Severity | None) -> Evidence:

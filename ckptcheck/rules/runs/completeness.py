@@ -10,13 +10,15 @@ from ckptcheck.rules.words import at_load, count, differ, kept, names, place_of,
 
 @rule("CK201", "optimizer-state-absent", Severity.ERROR, "load")
 def optimizer_state_absent(case: Case) -> Iterator[Evidence]:
-    """No parameter of an optimizer has the state that was saved.
+    """No parameter of an optimizer has any state: it was not saved, or not loaded.
 
     Why: momentum and second moments restart from zero. Adam's first update then has size lr in every element,
     which throws a trained model off; no error is raised.
     Example: `load` restores the model and forgets `optimizer.load_state_dict`.
     Fix: save `optimizer.state_dict()` and load it after the model.
-    Limits: an optimizer that keeps no state (SGD without momentum) cannot lose any.
+    Limits: an optimizer that keeps no state (SGD without momentum) cannot lose any. In a checkpoint, silent before
+    the first step; a warning where nothing says whether a step was made, and where another optimizer has its state: a
+    second one may begin later. Of a class that is not known an empty state is not judged.
     """
     for one in case.bound:
         if one.none_loaded and case.other_step is None:
@@ -32,12 +34,16 @@ def optimizer_state_absent(case: Case) -> Iterator[Evidence]:
 
 @rule("CK202", "optimizer-state-missing-for-parameter", Severity.ERROR, "load")
 def optimizer_state_missing_for_parameter(case: Case) -> Iterator[Evidence]:
-    """Some parameters of an optimizer lack the state that was saved, others have theirs.
+    """Some parameters of an optimizer lack their state, others have theirs.
 
     Why: their moments restart from zero in the middle of training, and `load_state_dict` says nothing.
     Example: a checkpoint filtered by name, or written from a shard.
     Fix: write the state of every parameter that has some.
-    Limits: parameters that never had state (never trained) are silent.
+    Limits: parameters that never had a gradient (frozen, unused) have no state, and one file alone cannot always tell
+    them from lost ones. In a checkpoint, an error where another parameter of the same module has state, where its
+    counterparts in the other layers have it, and for the only one without state of a writer that lists trainable
+    parameters only (HF Trainer, DeepSpeed). A whole module without state, or all parameters of a kind, is an info; a
+    lone one a warning. Silent where the file says requires_grad False.
     """
     frozen = _frozen_before(case)
     for one in case.bound:
@@ -55,12 +61,14 @@ def optimizer_state_missing_for_parameter(case: Case) -> Iterator[Evidence]:
 
 @rule("CK203", "optimizer-state-partial", Severity.ERROR, "load")
 def optimizer_state_partial(case: Case) -> Iterator[Evidence]:
-    """A parameter has some of its saved state keys after the load and lacks others.
+    """A parameter has some keys of its optimizer state and lacks others.
 
     Why: SGD restarts a missing momentum silently; Adam raises KeyError in its first step.
     Example: `exp_avg_sq` dropped to save space.
     Fix: save all keys of the optimizer's state.
-    Limits: keys that only the loaded side has are not judged here.
+    Limits: keys that only the loaded side has are not judged here. In a checkpoint the class says which keys there
+    must be, as far as its groups' hyperparameters tell the class; of another class a key that all other parameters of
+    the group have is missed, as a warning.
     """
     for one in case.bound:
         for name, keys in one.partial.items():
@@ -75,12 +83,13 @@ def optimizer_state_partial(case: Case) -> Iterator[Evidence]:
 
 @rule("CK205", "rng-state-absent", Severity.WARNING, "load", "built")
 def rng_state_absent(case: Case) -> Iterator[Evidence]:
-    """The load restored no state of a generator that the training draws from.
+    """The state of a generator that the training draws from was not saved, or not restored.
 
     Why: dropout, noise and shuffling then draw other numbers than the run that was stopped.
     Example: a checkpoint without `torch.get_rng_state()`.
     Fix: save and restore the generators, last of all, since building a layer or an iterator draws too.
-    Limits: judged from the live generator, which is still where the factory left it.
+    Limits: judged from the live generator, which is still where the factory left it; in a checkpoint from what it
+    holds, whether anything draws from it or not. There, a lack of the numpy and python generators alone is an info.
     """
     if case.goes_on_exactly or case.built is None or case.trajectory is None:
         return
@@ -97,12 +106,13 @@ def rng_state_absent(case: Case) -> Iterator[Evidence]:
 
 @rule("CK208", "ema-state-inconsistent", Severity.WARNING, "load")
 def ema_state_inconsistent(case: Case) -> Iterator[Evidence]:
-    """The averaged weights or their counter differ from what was saved.
+    """The averaged weights or their counter do not fit what was saved, or the model beside them.
 
     Why: the average is what is released; it restarts from the raw weights or from an old average.
     Example: the EMA object is not part of the checkpoint.
     Fix: save and load the EMA's own state_dict.
-    Limits: an average that is not declared as `Run(ema=...)` is not seen.
+    Limits: an average that is not declared as `Run(ema=...)` is not seen. In a checkpoint it is held against the
+    model by name; an average that was not saved at all leaves no trace there.
     """
     differing = case.loaded("ema")
     if differing and case.other_step is None:

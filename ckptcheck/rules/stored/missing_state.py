@@ -45,7 +45,7 @@ def told_apart(missing: Sequence[str], having: Collection[str]) -> tuple[list[Lo
         return [Lost(rest[0], beside)], []
     idle = [*_units(rest, [*having, *torn])]
     by_leaf: dict[str, list[str]] = defaultdict(list)
-    for name in kinds:
+    for name in (one for one in torn if one in kinds):
         by_leaf[_leaf(name)].append(name)
     idle += [Idle(tuple(names), f"every {leaf} of modules of a kind", False) for leaf, names in by_leaf.items()]
     return lost, idle

@@ -120,28 +120,66 @@ def _unread(survey: Survey) -> Iterator[Unjudged]:
         yield Unjudged(f"{count(items, 'moment')} could not be read, as {items[0].name}.{items[0].key}: {reason}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """A moment and the dtypes of both: its own, and its parameter's."""
+
+    name: str
+    key: str
+    dtype: str
+    parameter_dtype: str
+
+
 @also(runs.dtype_narrowed)
 def dtype_narrowed(stored: Stored) -> Iterator[Evidence | Unjudged]:
-    """Moments are kept in a narrower dtype than their own parameter, in a class that keeps them in the parameter's."""
-    parameters = stored.checkpoint.state.parameters
+    """Moments, or float16 weights, are kept in a narrower dtype than the training has, where its class tells which."""
     for place, optimizer in enumerate(stored.checkpoint.state.optimizers):
-        found: list[tuple[str, str, str, str]] = []
-        for name, key, entry in _whole_moments(optimizer, stored.classes[place]):
-            whose = parameters[name].entry.spec if name in parameters else None
-            if entry.spec is None or whose is None or not {entry.spec.dtype, whose.dtype} <= _FLOATS:
-                continue
-            if ITEMSIZE_BYTES[entry.spec.dtype] < ITEMSIZE_BYTES[whose.dtype]:
-                found.append((name, key, entry.spec.dtype, whose.dtype))
-        if found:
-            name, key, narrow, wide = found[0]
-            listed = [f"{one[0]}.{one[1]}" for one in found]
-            many = f"optimizer {place} has {count(found, 'moment')} in {narrow}"
-            yield Evidence(
-                f"{many} beside parameters in {wide}: {names(listed)}",
-                Place(parameter=name, key=key, optimizer=place),
-                {"dtype": narrow, "parameter_dtype": wide, "tensors": kept(listed), "count": len(found)},
-                f"save moments in the dtype that training uses, not as {narrow}",
-            )
+        found = [*_moments_beside(stored, place)]
+        narrow = [one for one in found if ITEMSIZE_BYTES[one.dtype] < ITEMSIZE_BYTES[one.parameter_dtype]]
+        if narrow:
+            yield _narrow(narrow, place)
+        wide = [one for one in found if one.parameter_dtype == "float16" and one.dtype == "float32"]
+        copies = {name for name, state in optimizer.state.items() if not KEPT_BESIDE.isdisjoint(state)}
+        if lacking := [one for one in wide if one.name not in copies]:
+            yield _without_copies(lacking, place)
+
+
+def _moments_beside(stored: Stored, place: int) -> Iterator[_Beside]:
+    optimizer, parameters = stored.checkpoint.state.optimizers[place], stored.checkpoint.state.parameters
+    for name, key, entry in _whole_moments(optimizer, stored.classes[place]):
+        whose = parameters[name].entry.spec if name in parameters else None
+        if entry.spec is not None and whose is not None and {entry.spec.dtype, whose.dtype} <= _FLOATS:
+            yield _Beside(name, key, entry.spec.dtype, whose.dtype)
+
+
+def _narrow(found: Sequence[_Beside], place: int) -> Evidence:
+    first = found[0]
+    listed = [f"{one.name}.{one.key}" for one in found]
+    return Evidence(
+        f"optimizer {place} has {count(found, 'moment')} in {first.dtype} beside parameters in "
+        f"{first.parameter_dtype}: {names(listed)}",
+        Place(parameter=first.name, key=first.key, optimizer=place),
+        {
+            "dtype": first.dtype,
+            "parameter_dtype": first.parameter_dtype,
+            "tensors": kept(listed),
+            "count": len(found),
+        },
+        f"save moments in the dtype that training uses, not as {first.dtype}",
+    )
+
+
+def _without_copies(found: Sequence[_Beside], place: int) -> Evidence:
+    """Classes of torch make moments like the parameter that they step: these stepped another one."""
+    listed = list(dict.fromkeys(one.name for one in found))
+    return Evidence(
+        f"{count(listed, 'parameter')} of optimizer {place} {'is' if len(listed) == 1 else 'are'} in float16 beside "
+        f"moments in float32: the training updates float32 copies, which are not in the checkpoint: {names(listed)}",
+        Place(parameter=listed[0], optimizer=place),
+        {"dtype": "float16", "parameters": kept(listed), "count": len(listed)},
+        "save the float32 weights that the optimizer steps, if the training goes on from here",
+        Severity.INFO,
+    )
 
 
 def _whole_moments(optimizer: Optimizer, guess: Guess) -> Iterator[tuple[str, str, Entry]]:
@@ -153,8 +191,7 @@ def _whole_moments(optimizer: Optimizer, guess: Guess) -> Iterator[tuple[str, st
     keys = {key for row in guess.rows for key, kind in row.keys.items() if kind is Kind.PARAMETER} & MOMENTS
     keys -= {"variance"}  # of Adafactor, as its rows and columns
     for name, state in optimizer.state.items():
-        for key in keys & state.keys():
-            yield name, key, state[key]
+        yield from ((name, key, entry) for key, entry in state.items() if key in keys)
 
 
 @rule("CK506", "zero-moments", Severity.WARNING, "survey")

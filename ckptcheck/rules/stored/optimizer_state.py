@@ -9,6 +9,7 @@ from ckptcheck.finding import Place, Severity
 from ckptcheck.optimizers.row import Row
 from ckptcheck.rules.rule import Evidence, Unjudged, also
 from ckptcheck.rules.runs import completeness as runs
+from ckptcheck.rules.stored.demands import why_nothing_is_missed
 from ckptcheck.rules.stored.expected_state import base_keys, keeps_nothing, missing_keys, rows_of
 from ckptcheck.rules.stored.missing_state import Idle, Lost, runs_of, told_apart
 from ckptcheck.rules.stored.stored import Purpose, Stored
@@ -19,6 +20,7 @@ from ckptcheck.state.raw import RawTensor
 from ckptcheck.state.training_state import Group, Optimizer
 
 _LAST_EPOCH: Final = "last_epoch"
+_LOST_FIX: Final = "look for what drops this parameter's entry from the saved state; its moments restart from zero"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,8 @@ def optimizer_state_absent(stored: Stored) -> Iterator[Evidence | Unjudged]:
 
 def _no_optimizer(stored: Stored) -> Iterator[Evidence | Unjudged]:
     checkpoint, writer = stored.checkpoint, known(stored.checkpoint.convention, "CK201")
-    if not checkpoint.state.parameters:
-        yield Unjudged("it holds neither weights nor an optimizer: it is a part of a checkpoint")
+    if why := why_nothing_is_missed(stored):
+        yield why
         return
     more = f": {writer.said}" if writer and writer.said and "schedule" in checkpoint.state.sections else ""
     yield Evidence(
@@ -147,8 +149,10 @@ def optimizer_state_missing_for_parameter(stored: Stored) -> Iterator[Evidence |
             continue
         if _is_piece(one.optimizer):
             yield Unjudged(f"optimizer {one.place} is one rank's piece: the rest of its state lies with other ranks")
+        elif len(missing) == 1 and stored.checkpoint.convention in LEAVES_FROZEN_OUT:
+            yield _surely_lost(one, missing[0], stored.checkpoint.convention)
         elif missing[0] == numbered(_index(missing[0])):
-            yield from _unnamed(one, missing, stored)
+            yield from _unnamed(one, missing)
         else:
             lost, idle = told_apart(missing, [*one.keys])
             yield from (_lost(one, each) for each in lost)
@@ -161,7 +165,7 @@ def _lost(one: Kept, lost: Lost) -> Evidence:
         f"{lost.name} has no optimizer state; {lost.beside}, which is trained with it, has {', '.join(keys)}",
         _at(one, lost.name),
         {"keys": kept(keys), "beside": lost.beside},
-        "look for what drops this parameter's entry from the saved state; its moments restart from zero",
+        _LOST_FIX,
     )
 
 
@@ -187,22 +191,29 @@ def _have(alike: Sequence[Idle]) -> str:
     return "has" if len(alike) == 1 else "have"
 
 
-def _unnamed(one: Kept, missing: Sequence[str], stored: Stored) -> Iterator[Evidence]:
-    """Indices without names: neighbours may be a frozen module, a lone one hardly is."""
-    surely = len(missing) == 1 and stored.checkpoint.convention in LEAVES_FROZEN_OUT
+def _surely_lost(one: Kept, name: str, convention: str) -> Evidence:
+    """The only one of an optimizer whose writer lists trainable parameters alone."""
+    beside = next(iter(one.keys))
+    return Evidence(
+        f"{name} alone has no optimizer state, {beside} and the others have {', '.join(sorted(one.keys[beside]))}; "
+        f"{convention} lists trainable parameters only",
+        _at(one, name),
+        {"keys": kept(sorted(one.keys[beside])), "beside": beside},
+        _LOST_FIX,
+    )
+
+
+def _unnamed(one: Kept, missing: Sequence[str]) -> Iterator[Evidence]:
+    """Indices without names: neighbours may be a frozen module, a lone one less likely is."""
     for run in runs_of([_index(name) for name in missing]):
         listed = [numbered(index) for index in run]
-        more = (
-            "; its writer lists trainable parameters only" if surely
-            else ": never trained, or lost; name the parameters by --target to tell"
-        )  # fmt: skip
-        weight = Severity.ERROR if surely else Severity.WARNING if len(run) == 1 else Severity.INFO
         yield Evidence(
-            f"{names(listed)} in optimizer {one.place} {'has' if len(run) == 1 else 'have'} no state{more}",
+            f"{names(listed)} in optimizer {one.place} {'has' if len(run) == 1 else 'have'} no state: never trained, "
+            "or lost; without names nothing tells which",
             _at(one, listed[0]),
             {"parameters": kept(listed), "missing": len(listed)},
-            "look for what drops this parameter's entry from the saved state",
-            weight,
+            "name the parameters by --target; if they were trained, their moments restart from zero",
+            Severity.WARNING if len(run) == 1 else Severity.INFO,
         )
 
 
@@ -222,13 +233,16 @@ def optimizer_state_partial(stored: Stored) -> Iterator[Evidence]:
     if stored.purpose is not Purpose.RESUME:
         return
     for one in optimizers_of(stored):
-        alike = _by_likeness(one)
+        likeness = {name: _likeness(one, name, stored) for name in one.keys}
+        alike: dict[tuple[int, int], Counter[frozenset[str]]] = defaultdict(Counter)
+        for name, keys in one.keys.items():
+            alike[likeness[name]][keys] += 1
         for name, keys in one.keys.items():
             group = one.members.get(name)
             if group is None and one.members:
                 continue
             hyperparameters = group.hyperparameters if group is not None else {}
-            others = alike[_likeness(one, name)].copy()
+            others = alike[likeness[name]].copy()
             others[keys] -= 1
             lacking = missing_keys(keys, one.rows, hyperparameters, others)
             if lacking:
@@ -236,28 +250,22 @@ def optimizer_state_partial(stored: Stored) -> Iterator[Evidence]:
 
 
 def _partial(one: Kept, name: str, keys: frozenset[str], lacking: Sequence[str]) -> Evidence:
-    by_class = f"every {one.rows[0].name} keeps it" if len(lacking) == 1 else f"every {one.rows[0].name} keeps them"
-    why = by_class if one.rows else "the other parameters of its group have it"
+    it = "it" if len(lacking) == 1 else "them"
+    why = f"every {one.rows[0].name} keeps {it}" if one.rows else f"other parameters of its group have {it}"
     return Evidence(
         f"{name} has {', '.join(sorted(keys))} and lacks {', '.join(lacking)}: {why}",
         _at(one, name, lacking[0]),
         {"missing_keys": kept(lacking), "keys": kept(sorted(keys))},
         "save every key of the optimizer's state for this parameter",
-        None if one.rows and one.certain else Severity.WARNING if not one.rows else None,
+        None if one.rows else Severity.WARNING,
     )
 
 
-def _likeness(one: Kept, name: str) -> tuple[int, int]:
+def _likeness(one: Kept, name: str, stored: Stored) -> tuple[int, int]:
     """Group, and number of dimensions: what a class keeps may depend on both."""
-    sizes = [len(entry.spec.shape) for entry in one.optimizer.state[name].values() if entry.spec is not None]
-    return id(one.members.get(name)), max(sizes, default=0)
-
-
-def _by_likeness(one: Kept) -> Mapping[tuple[int, int], Counter[frozenset[str]]]:
-    found: dict[tuple[int, int], Counter[frozenset[str]]] = defaultdict(Counter)
-    for name, keys in one.keys.items():
-        found[_likeness(one, name)][keys] += 1
-    return found
+    own = stored.checkpoint.state.parameters.get(name)
+    specs = [own.entry.spec] if own is not None else [entry.spec for entry in one.optimizer.state[name].values()]
+    return id(one.members.get(name)), max((len(spec.shape) for spec in specs if spec is not None), default=0)
 
 
 def _at(one: Kept, name: str, key: str | None = None) -> Place:

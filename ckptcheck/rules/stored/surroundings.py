@@ -1,29 +1,18 @@
 """CK2: what a resume needs beside weights and optimizer state: schedule, generators, scaler, position in the data."""
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.rule import Evidence, Unjudged, also, rule
 from ckptcheck.rules.runs import completeness as runs
+from ckptcheck.rules.stored.demands import why_nothing_is_missed
 from ckptcheck.rules.stored.stored import Purpose, Stored
 from ckptcheck.rules.stored.writers import known
 from ckptcheck.rules.words import generators, kept, names
 from ckptcheck.state.raw import RawTensor
-from ckptcheck.state.training_state import Entry
 
-A_PART: Final = Unjudged("it holds no weights: it is a part of a checkpoint")
-
-_NEEDS: Final = {
-    "base_lrs": "last_epoch",
-    "T_0": "T_cur",
-    "num_bad_epochs": "best",
-    "_milestones": "_schedulers",
-}
-"""A field of a torch schedule, and one that every schedule with it has; without it the schedule starts anew there."""
-_PLACES: Final = re.compile(r"(\[\d+\]|\{\d+\})+$")
 _GENERATORS: Final = ("torch", "numpy", "python")
 _COUNTS_SAMPLES: Final = re.compile(r"(samples|tokens|batch|iters_done|iter_in_epoch|position|sampler)")
 _PRECISION_KEYS: Final = frozenset(
@@ -33,18 +22,6 @@ _FLAGS: Final = frozenset({"fp16", "use_fp16", "half_precision"})
 """Of these keys, those that are fp16 where they are true."""
 _HALF: Final = frozenset({"fp16", "float16", "torch.float16", "16", "16-mixed", "half"})
 _SCALE_KEYS: Final = frozenset({"loss_scale", "cur_scale", "loss_scaler", "scale", "grad_scaler"})
-
-
-def _is_whole(stored: Stored) -> bool:
-    """Whether what is judged is a checkpoint to resume from, with its weights."""
-    state = stored.checkpoint.state
-    return stored.purpose is Purpose.RESUME and bool(state.parameters or state.buffers)
-
-
-def _is_part(stored: Stored) -> bool:
-    """Whether it is a part of such a checkpoint, as an optimizer or a schedule in a file of its own."""
-    state = stored.checkpoint.state
-    return stored.purpose is Purpose.RESUME and not (state.parameters or state.buffers)
 
 
 def _weighed(stored: Stored, code: str, own: Severity) -> tuple[Severity, str] | None:
@@ -57,7 +34,7 @@ def _weighed(stored: Stored, code: str, own: Severity) -> tuple[Severity, str] |
 
 @rule("CK204", "scheduler-state-absent", Severity.WARNING)
 def scheduler_state_absent(stored: Stored) -> Iterator[Evidence | Unjudged]:
-    """A learning rate schedule was in use and its state, or a field of it, is not in the checkpoint.
+    """A learning rate schedule was in use and its state is not in the checkpoint.
 
     Why: the schedule starts anew: the learning rate jumps back to its first value and warms up again.
     Example: the groups carry `initial_lr`, which a scheduler plants, and there is no `scheduler.state_dict()`.
@@ -66,23 +43,13 @@ def scheduler_state_absent(stored: Stored) -> Iterator[Evidence | Unjudged]:
     was a scheduler, and for writers that compute the rate from the step or the epoch (nanoGPT, timm, ultralytics,
     open_clip, torchtune).
     """
-    if _is_part(stored):
-        yield A_PART
-    if not _is_whole(stored):
+    if stored.purpose is not Purpose.RESUME:
         return
-    schedule = stored.checkpoint.state.sections.get("schedule", {})
-    if not schedule:
+    if why := why_nothing_is_missed(stored):
+        yield why
+        return
+    if "schedule" not in stored.checkpoint.state.sections:
         yield from _no_schedule(stored)
-    for prefix, fields in _objects(schedule).items():
-        for field, needed in _NEEDS.items():
-            if field in fields and needed not in fields:
-                where = f" {prefix}" if prefix else ""
-                yield Evidence(
-                    f"the schedule{where} has {field} and lacks {needed}: it starts anew there",
-                    Place(path=str(stored.checkpoint.raw.path), key=f"{prefix}.{needed}" if prefix else needed),
-                    {"fields": kept(sorted(fields))},
-                    "save scheduler.state_dict() whole",
-                )
 
 
 def _no_schedule(stored: Stored) -> Iterator[Evidence]:
@@ -106,26 +73,13 @@ def _no_schedule(stored: Stored) -> Iterator[Evidence]:
     )
 
 
-def _objects(schedule: Mapping[str, Entry]) -> Mapping[str, set[str]]:
-    """The fields of each schedule, by where it stands."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for path in schedule:
-        head, dot, last = path.rpartition(".")
-        if not dot and "]" in path and not _PLACES.search(path):
-            head, _, last = path.rpartition("]")
-        found[head].add(_PLACES.sub("", last))
-        if "._schedulers[" in f".{path}":
-            outer = f".{path}".partition("._schedulers[")[0].lstrip(".")
-            found[outer].add("_schedulers")
-    return found
-
-
 @also(runs.rng_state_absent)
 def rng_state_absent(stored: Stored) -> Iterator[Evidence | Unjudged]:
     """The checkpoint has no state of a generator."""
-    if _is_part(stored):
-        yield A_PART
-    if not _is_whole(stored):
+    if stored.purpose is not Purpose.RESUME:
+        return
+    if why := why_nothing_is_missed(stored):
+        yield why
         return
     state, path = stored.checkpoint.state, str(stored.checkpoint.raw.path)
     missing = [one for one in _GENERATORS if not any(_names(name, one) for name in state.rng)]
@@ -171,9 +125,12 @@ def scaler_state_absent(stored: Stored) -> Iterator[Evidence | Unjudged]:
     Limits: told by float16 weights, or by arguments in the checkpoint that say fp16. A disabled scaler, which saves
     an empty dict, is one. bfloat16 needs none.
     """
-    if _is_part(stored):
-        yield A_PART
-    if not _is_whole(stored) or _has_scaler(stored):
+    if stored.purpose is not Purpose.RESUME:
+        return
+    if why := why_nothing_is_missed(stored):
+        yield why
+        return
+    if _has_scaler(stored):
         return
     reason = _half(stored)
     weighed = _weighed(stored, "CK206", Severity.WARNING)
@@ -225,9 +182,12 @@ def data_position_absent(stored: Stored) -> Iterator[Evidence | Unjudged]:
     Limits: harmless where checkpoints are made between epochs, or batches are drawn at random. Trainers that skip the
     batches their counters say were seen are silent (HF Trainer, Lightning).
     """
-    if _is_part(stored):
-        yield A_PART
-    if not _is_whole(stored) or stored.checkpoint.state.sections.get("data"):
+    if stored.purpose is not Purpose.RESUME:
+        return
+    if why := why_nothing_is_missed(stored):
+        yield why
+        return
+    if stored.checkpoint.state.sections.get("data"):
         return
     counters = stored.checkpoint.state.sections.get("progress", {})
     weighed = _weighed(stored, "CK207", Severity.INFO)

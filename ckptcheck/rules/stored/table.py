@@ -3,7 +3,7 @@
 from typing import Final
 
 from ckptcheck.rules.rule import Rule
-from ckptcheck.rules.stored import binding, completeness, numbers, release, schedule
+from ckptcheck.rules.stored import binding, completeness, numbers, release, schedule, second_copies
 from ckptcheck.rules.stored.stored import Stored
 
 STORED_RULES: Final[tuple[Rule[Stored], ...]] = (
@@ -11,5 +11,6 @@ STORED_RULES: Final[tuple[Rule[Stored], ...]] = (
     *release.RULES,
     *binding.RULES,
     *numbers.RULES,
+    *second_copies.RULES,
     *schedule.RULES,
 )

@@ -40,7 +40,6 @@ WRITERS: Final[Mapping[str, Mapping[str, Known]]] = {
     "open-clip": {"CK204": _BY_DESIGN, "CK205": _never("open_clip")},
     "torchtune": {"CK204": _BY_DESIGN, "CK205": _never("torchtune")},
     "fairseq": {"CK205": _never("fairseq")},
-    "fvcore": {"CK205": _never("fvcore")},
     "detectron2": {"CK205": _never("detectron2")},
     "mmengine": {"CK205": _never("mmengine")},
     "stable-baselines3": {"CK204": _BY_DESIGN, "CK205": _never("stable-baselines3"), "CK207": _BY_DESIGN},
@@ -52,7 +51,7 @@ Lightning skip the batches that their counters say were seen; ultralytics saves 
 has no data set.
 """
 
-LEAVES_FROZEN_OUT: Final = frozenset({"hf-trainer"})
+LEAVES_FROZEN_OUT: Final = frozenset({"hf-trainer", "deepspeed"})
 """Writers whose param groups list trainable parameters only."""
 
 

@@ -3,18 +3,20 @@
 import importlib
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 from torch import nn
 
-import ckptcheck
 from ckptcheck.experiment.run import Context, Run
 from ckptcheck.store.save import save_run
 from tests.check_cases.training import ConvNet, Mlp, Tied, decay_groups, saved, train
 from tests.rules.loads.dry import dry_run, errors, found, judge
+from tests.rules.loads.live import adamw, cosine, file_of, run_of
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 TARGETS = {
@@ -77,10 +79,6 @@ def test_a_target_that_was_resumed_and_saves_again_loads_without_an_error(name, 
     assert errors(found(written(second, tmp_path / "two", 2), built(name, tmp_path / "third"))) == []
 
 
-def run_of(model: nn.Module, optimizer: Any, **parts: Any) -> Run:
-    return ckptcheck.Run(model=model, optimizer=optimizer, step=lambda s: None, **parts)
-
-
 class Sparse(nn.Module):
     """An embedding with sparse gradients."""
 
@@ -108,8 +106,9 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, "mlp") for name in OPTIMIZERS), ("AdamW by name", "tied"), ("Adafactor", "conv")]
+)
 def test_torch_loads_what_a_script_saved_without_an_error(name, kind, tmp_path):
     model = MODELS[kind]()
     optimizer = OPTIMIZERS[name](model)
@@ -241,6 +240,113 @@ def test_an_adapter_without_its_frozen_base_is_no_error(tmp_path):
 
     run = run_of(again, other, load=load, save=lambda path: None)
     assert errors(found(tmp_path / "state.pt", run)) == []
+
+
+def test_an_own_load_may_rename_the_weights(tmp_path):
+    model = Mlp()
+    model.top = model.head
+    del model.head
+    optimizer = adamw(model)
+
+    def load(path: Path) -> None:
+        held = torch.load(path)
+        model.load_state_dict({name.replace("head", "top"): one for name, one in held["model"].items()})
+        optimizer.load_state_dict(held["optimizer"])
+
+    findings = found(file_of(tmp_path), run_of(model, optimizer, load=load, save=lambda path: None))
+    assert [one.code for one in findings if one.severity.value != "info"] == []
+
+
+def test_two_optimizers_may_stand_in_another_order_than_the_run_has_them(tmp_path):
+    """A dict of optimizers has the order of its keys; classes and lengths tell which is whose."""
+    model = nn.ModuleDict({"one": Mlp(), "two": nn.Linear(6, 3)})
+
+    def optimizers(model: nn.ModuleDict) -> list[Any]:
+        return [adamw(model["one"]), torch.optim.SGD(model["two"].parameters(), lr=0.1, momentum=0.9)]
+
+    own = optimizers(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    for one in own:
+        one.step()
+    state = {"model": model.state_dict(), "optimizer_a": own[1].state_dict(), "optimizer_b": own[0].state_dict()}
+    torch.save(state, tmp_path / "state.pt")
+    again = nn.ModuleDict({"one": Mlp(), "two": nn.Linear(6, 3)})
+    others = optimizers(again)
+
+    def load(path: Path) -> None:
+        held = torch.load(path)
+        again.load_state_dict(held["model"])
+        others[1].load_state_dict(held["optimizer_a"])
+        others[0].load_state_dict(held["optimizer_b"])
+
+    findings = found(tmp_path / "state.pt", run_of(again, others, load=load, save=lambda path: None))
+    assert [(one.code, one.message) for one in findings if one.severity.value != "info"] == []
+
+
+def test_a_tensor_that_is_trained_beside_the_model_is_no_stale_one(tmp_path):
+    """As a temperature is, beside a second network that nothing steps."""
+
+    def make() -> tuple[nn.ModuleDict, list[Any]]:
+        model = nn.ModuleDict({"critic": nn.Linear(3, 3), "slow_critic": nn.Linear(3, 3)})
+        temperature = nn.Parameter(torch.zeros(1))
+        return model, [torch.optim.Adam(model["critic"].parameters()), torch.optim.Adam([temperature])]
+
+    model, optimizers = make()
+    for one in optimizers:
+        for parameter in one.param_groups[0]["params"]:
+            parameter.grad = torch.ones_like(parameter)
+        one.step()
+    state = {"model": model.state_dict(), "optimizers": [one.state_dict() for one in optimizers]}
+    torch.save(state, tmp_path / "state.pt")
+    again, others = make()
+    findings, not_judged = judge(dry_run(tmp_path / "state.pt", run_of(again, others)))
+    assert errors(findings) == []
+    assert "CK307" in {one.code for one in not_judged}
+
+
+def as_trainer_folder(folder: Path, state: dict[str, Any]) -> Path:
+    """As HF Trainer lays its parts out."""
+    place = folder / "checkpoint-3"
+    place.mkdir()
+    torch.save(state["model"], place / "pytorch_model.bin")
+    torch.save(state["optimizer"], place / "optimizer.pt")
+    torch.save(state["scheduler"], place / "scheduler.pt")
+    (place / "trainer_state.json").write_text(json.dumps({"global_step": 3, "epoch": 1.0, "log_history": []}))
+    return place
+
+
+def as_dcp(folder: Path, state: dict[str, Any]) -> Path:
+    """As torch.distributed.checkpoint writes it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dcp.save({key: state[key] for key in ("model", "optimizer")}, checkpoint_id=folder / "dcp", no_dist=True)
+    return folder / "dcp"
+
+
+def as_named(folder: Path, state: dict[str, Any]) -> Path:
+    """With an optimizer that is keyed by name, as FSDP and `get_optimizer_state_dict` give it."""
+    names = [name for name, _ in Mlp().named_parameters()]
+    own = state["optimizer"]
+    group = {**own["param_groups"][0], "params": names}
+    keyed = {"state": {names[key]: one for key, one in own["state"].items()}, "param_groups": [group]}
+    torch.save({**state, "optimizer": keyed}, folder / "named.pt")
+    return folder / "named.pt"
+
+
+@pytest.mark.parametrize("write", [as_trainer_folder, as_dcp, as_named])
+def test_other_layouts_are_loaded_by_torch_without_an_error(write, tmp_path):
+    state = torch.load(file_of(tmp_path, schedule=cosine))
+    path = write(tmp_path, state)
+    model = Mlp()
+    optimizer = adamw(model)
+    scheduled = "scheduler" if write is not as_dcp else None
+    run = run_of(model, optimizer, scheduler=cosine(optimizer) if scheduled else None)
+    dry = dry_run(path, run)
+    assert dry.raised is None
+    assert [(one.code, one.message) for one in judge(dry)[0] if one.severity.value != "info"] == []
+    assert same(optimizer.state_dict()["state"], state["optimizer"]["state"])
+    assert all(torch.equal(one, state["model"][name]) for name, one in model.state_dict().items())
 
 
 def test_a_longer_horizon_is_told_and_is_no_warning(tmp_path):

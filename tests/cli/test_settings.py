@@ -1,0 +1,118 @@
+"""Settings of a project reach the commands as defaults; the command line wins."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.check_cases.frozen import FAULTY
+from tests.cli.fakes import FakeVerbs
+from tests.cli.refusals import assert_is_refused
+from tests.reports.checkpoint_results import MATCHING, WHOLE
+
+SHARED = 'select = ["CK2", "CK4"]\nignore = ["CK207"]\nfail-on = "warning"\nrequire = ["CK401"]\n' \
+         'freeze = {"a.*" = "hold"}\n'  # fmt: skip
+VERIFY = '[verify]\ntarget = "t.py"\nsteps = 30\nresume-at = [10, 20]\ndevice = "cuda"\nrepeats = 3\n' \
+         'policy = "state-exact"\non-inconclusive = "pass"\n'  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "ckptcheck.toml").write_text(SHARED + VERIFY)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def called(ckptcheck, line: str, result=WHOLE) -> dict:
+    verbs = FakeVerbs(result)
+    outcome = ckptcheck(*line.split(), verbs=verbs)
+    assert outcome.exit_code == 0, outcome.output
+    return verbs.called
+
+
+def test_check_takes_what_the_command_line_leaves_open(ckptcheck, project):
+    told = called(ckptcheck, "check c")
+    assert told["select"] == ("CK2", "CK4")
+    assert told["ignore"] == ("CK207",)
+    assert told["require"] == ("CK401",)
+    assert told["freeze"] == {"a.*": "hold"}
+    assert told["fail_on"] == "warning"
+
+
+def test_the_command_line_wins_option_by_option(ckptcheck, project):
+    told = called(ckptcheck, "check c --select CK5 --freeze b=reset --fail-on never")
+    assert (told["select"], told["freeze"], told["fail_on"]) == (("CK5",), {"b": "reset"}, "never")
+    assert (told["ignore"], told["require"]) == (("CK207",), ("CK401",))
+
+
+def test_verify_takes_its_own_table_too(ckptcheck, project):
+    told = called(ckptcheck, "verify --steps 40")
+    wanted = {"target": "t.py", "steps": 40, "resume_at": (10, 20), "device": "cuda", "repeats": 3,
+              "policy": "state-exact", "select": ("CK2", "CK4"), "freeze": {"a.*": "hold"},
+              "require": ("CK401",)}  # fmt: skip
+    assert told | wanted == told
+
+
+def test_contracts_of_a_file_hold_in_diff_only_where_findings_gate(ckptcheck, project):
+    plain = called(ckptcheck, "diff a b", MATCHING)
+    assert (plain["gate"], plain["freeze"], plain["require"]) == ("content", {}, ())
+    assert (plain["ignore"], plain["without"]) == (("CK207",), ())
+    gated = called(ckptcheck, "diff a b --gate findings", MATCHING)
+    assert (gated["freeze"], gated["require"]) == ({"a.*": "hold"}, ("CK401",))
+
+
+def test_a_pattern_given_to_diff_leaves_the_codes_of_the_file_in_force(ckptcheck, project):
+    told = called(ckptcheck, "diff a b --ignore rng", MATCHING)
+    assert (told["ignore"], told["without"]) == (("CK207",), ("rng",))
+    told = called(ckptcheck, "diff a b --ignore rng --ignore CK1", MATCHING)
+    assert (told["ignore"], told["without"]) == (("CK1",), ("rng",))
+
+
+def test_another_file_can_be_named(ckptcheck, project):
+    (project / "other.toml").write_text('select = ["CK1"]')
+    told = called(ckptcheck, "check c --config other.toml")
+    assert (told["select"], told["ignore"]) == (("CK1",), ())
+    (project / "none.toml").write_text("")
+    assert called(ckptcheck, "check c --config none.toml")["select"] == ("CK",)
+
+
+@pytest.mark.parametrize("command", ["check c", "diff a b", "verify t"])
+def test_a_wrong_setting_is_one_line_and_exit_2(ckptcheck, project, command):
+    (project / "ckptcheck.toml").write_text("selct = []")
+    assert_is_refused(ckptcheck, command, "there is no key selct; did you mean select?")
+    assert ckptcheck(command.split()[0], "--help").exit_code == 0
+
+
+def test_commands_without_rules_do_not_look_at_settings(ckptcheck, project):
+    (project / "ckptcheck.toml").write_text("selct = []")
+    verbs = FakeVerbs(WHOLE)
+    assert ckptcheck("inspect", "c", verbs=verbs).exit_code == 0
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, dict]:
+    done = subprocess.run([sys.executable, "-m", "ckptcheck", *arguments, "--format", "json"], cwd=folder,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_real_process_fails_by_a_contract_of_pyproject_toml(tmp_path):
+    left, right = next(case for case in FAULTY if case.code == "CK401").make(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.ckptcheck]\nselect = ["CK4"]\n[tool.ckptcheck.freeze]\n"backbone.*" = "no-update"\n'
+    )
+    below = tmp_path / "below"
+    below.mkdir()
+    code, told = run(below, "diff", str(left), str(right), "--gate", "findings")
+    assert code == 1
+    assert {one["code"] for one in told["findings"]} == {"CK401"}
+    assert told["findings"][0]["evidence"]["contract"] == "no-update"
+    code, told = run(below, "diff", str(left), str(right), "--gate", "findings", "--freeze", "head.*=removed")
+    assert {one["code"] for one in told["findings"]} == {"CK403"}
+    torch.save({"model": {"backbone.w": torch.ones(2)}}, tmp_path / "weights.pt")
+    (tmp_path / "pyproject.toml").write_text("[tool.ckptcheck]\nfrezee = 1\n")
+    code, told = run(below, "check", str(tmp_path / "weights.pt"))
+    assert (code, told["verdict"]) == (2, "error")
+    assert "there is no key frezee; did you mean freeze?" in told["error"]

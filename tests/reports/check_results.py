@@ -1,0 +1,76 @@
+"""Hand-made results of `check`, as it returns them for a checkpoint that a training shall go on from."""
+
+from dataclasses import replace
+
+from ckptcheck.finding import Compared, Finding, NotJudged, Place, Result, Severity, Verdict
+
+_ROW = {"label": None, "class_certain": True, "groups": 1, "orphans": [], "steps": [],
+        "state_keys": {"step": 4, "exp_avg": 4, "exp_avg_sq": 3}}  # fmt: skip
+_PARTS = {
+    "path": "run/last.pt",
+    "chosen": None,
+    "layout": {"container": "torch-zip", "convention": "plain"},
+    "files": [{"path": "", "bytes": 3_400_000_000, "container": "torch-zip", "checksums": "on"}],
+    "globals": [],
+    "verified_bytes": 3_399_000_000,
+    "purpose": {"asked": "auto", "judged_for": "resume", "reason": "it holds optimizer state"},
+    "optimizers": [
+        {"optimizer": 0, "class": "AdamW", "classes": ["AdamW"], "parameters": 4, "with_state": 4,
+         "naming": {"source": "param_names", "certain": True, "reason": "the groups list param_names"}, **_ROW},
+        {"optimizer": 1, "class": None, "classes": ["torchao.Adam8bit", "torchao.AdamW8bit"], "parameters": 1,
+         "with_state": 0, "naming": {"source": "model-order", "certain": False, "reason": "1 index fits"}, **_ROW},
+    ],
+    "memory": {
+        "weights_bytes": 800_000_000, "optimizer_bytes": 1_600_000_000, "fresh_bytes": 2_400_000_000,
+        "loaded_bytes": 3_300_000_000, "peak_bytes": 4_100_000_000, "extra_bytes": 1_700_000_000,
+        "duplicates": [{"what": "averaged weights", "bytes": 800_000_000},
+                       {"what": "unused by any tensor", "bytes": 9}],
+        "devices": {"cuda:0": 2_400_000_000, "cpu": 100},
+    },
+    "required": [],
+}  # fmt: skip
+INCOMPLETE = Result(
+    "check",
+    Verdict.FAIL,
+    Compared(parameters=4, state_tensors=11, bytes=3_399_000_000),
+    findings=(
+        Finding("CK203", "optimizer-state-partial", Severity.ERROR,
+                "head.bias has exp_avg, step and lacks exp_avg_sq: every AdamW keeps it",
+                Place(parameter="head.bias", key="exp_avg_sq", optimizer=0, group=1), {"missing_keys": ["exp_avg_sq"]},
+                "save every key of the optimizer's state for this parameter"),
+        Finding("CK205", "rng-state-absent", Severity.WARNING, "there is no state of any generator",
+                Place(path="run/last.pt"), {"missing": ["torch", "numpy", "python"]}, "save them with the rest"),
+        Finding("CK207", "data-position-absent", Severity.INFO,
+                "nothing says where in the data the training stood: only step", Place(path="run/last.pt"), {},
+                "save the data loader's state"),
+    ),
+    not_judged=(NotJudged("CK501", "1 tensor could not be read"),),
+    parts=_PARTS,
+)  # fmt: skip
+WARNED = replace(INCOMPLETE, verdict=Verdict.PASS, findings=INCOMPLETE.findings[1:], not_judged=())
+FIT = replace(
+    WARNED,
+    findings=(),
+    parts=_PARTS
+    | {
+        "optimizers": _PARTS["optimizers"][:1],
+        "memory": _PARTS["memory"] | {"peak_bytes": 2_400_000_000, "extra_bytes": 0, "duplicates": [], "devices": {}},
+        "target": {"target": "train.py:build", "how": "the target's own load", "loaded": True, "raised": None},
+        "series": [{"path": "run/step_10.pt", "step": 10}, {"path": "run/last.pt", "step": 20}],
+    },
+)
+RELEASED = replace(
+    FIT,
+    parts=_PARTS
+    | {
+        "purpose": {"asked": "release", "judged_for": "release", "reason": "--for release"},
+        "optimizers": [],
+        "memory": None,
+    },
+)
+DEMANDED = replace(
+    FIT,
+    verdict=Verdict.FAIL,
+    not_judged=(NotJudged("CK308", "it was left out by --select or --ignore"), NotJudged("CK603", "no such rule")),
+    parts=FIT.parts | {"required": ["CK308", "CK603"]},
+)
