@@ -19,6 +19,7 @@ RESULTS = {"result: pass": 0, "result: fail": 1}
 CHECKPOINTS = "fixtures/checkpoints/04_hf_trainer"
 SHOWN = {
     "shown: inspect": (0, f"inspect {CHECKPOINTS}/checkpoint-2"),
+    "shown: check": (1, f"check {CHECKPOINTS}/checkpoint-2 --for release"),
     "shown: diff": (1, f"diff {CHECKPOINTS}/checkpoint-2 {CHECKPOINTS}/checkpoint-4 --top 1"),
 }
 """Exit code and command line of what is shown of kept checkpoints."""

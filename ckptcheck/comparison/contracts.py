@@ -11,6 +11,7 @@ from ckptcheck.comparison.selection import Selection
 from ckptcheck.state.checkpoint import NameSource
 from ckptcheck.state.scalars import number_in
 from ckptcheck.state.training_state import Entry, Optimizer
+from ckptcheck.state.tree import ASIDES
 
 MOVES: Final = ("no-update", "hold")
 """Contracts under which the value must rest."""
@@ -139,7 +140,7 @@ class _Holding:
         """Breaches that are seen in one optimizer."""
         contract = self._freeze[pattern]
         sides = self._sides(one)
-        states = [side.state.get(name, {}) if side is not None else {} for side in sides]
+        states = [_kept(side.state.get(name, {})) if side is not None else {} for side in sides]
         counts = _number(states[0].get(COUNTER)), _number(states[1].get(COUNTER))
 
         def breach(what: str, key: str = "", row: Row | None = None) -> Broken:
@@ -252,6 +253,11 @@ def _number(entry: Entry | None) -> int | None:
         return None
     value = number_in(entry.ref) if entry.value is None and entry.ref is not None else entry.value
     return int(value) if isinstance(value, int | float) and float(value).is_integer() else None
+
+
+def _kept(state: Mapping[str, Entry]) -> Mapping[str, Entry]:
+    """The entries of a parameter's state; a file may keep an empty dict in their place."""
+    return {key: entry for key, entry in state.items() if key and not key.endswith(ASIDES)}
 
 
 def _module(name: str) -> str:

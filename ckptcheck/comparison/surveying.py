@@ -109,7 +109,7 @@ class Surveyor:
 
     def finish(self, name: str, progress: Progress | None = None) -> Survey:
         """Read what was not seen, and look twice at second moments with zeros. `name` is the checkpoint's."""
-        for place, element in self._cut:
+        for place, element in dict.fromkeys(self._cut):
             if place not in self._reasons:
                 self._try(place, element, element + 1, None)
         waiting = [

@@ -39,7 +39,7 @@ def _sort(root: Root) -> Parts:
     if "param_schedulers" in root:
         _add_schedulers(root["param_schedulers"], parts)
     meta = root[META]
-    counters = {key: value for key, value in meta.items() if key in ("epoch", "iter") and is_counter(key, value)}
+    counters = {key: value for key, value in meta.items() if is_counter(key, value)}
     parts.progress.update({f"{META}.{key}": value for key, value in counters.items()})
     put(parts.extra, META, {key: value for key, value in meta.items() if key not in counters})
     step = number_of(counters.get("iter"))

@@ -14,7 +14,7 @@ OWN: Final = "the target's own load"
 STORE: Final = "ckptcheck's store"
 TORCH: Final = "torch's load_state_dict"
 SIDECAR: Final = "ckptcheck.json"
-"""Stands beside what a target's own save wrote in a folder of `ckptcheck save`, whose path it says nothing of."""
+"""Stands beside what a target's own save wrote in a folder of `ckptcheck save`, and says at which step that was."""
 SAVED: Final = "state"
 """The name that a target's own save and load get in such a folder."""
 _FICLONE: Final = 0x40049409

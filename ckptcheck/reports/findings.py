@@ -14,7 +14,10 @@ def other_findings(sheet: Sheet, result: Result, full: bool) -> None:
     told = words.cause_finding(result)
     others = [finding for finding in result.findings if finding is not told and not words.is_without_effect(finding)]
     label = "Also found" if told else "Found"
-    shown = others if full else list({finding.code: finding for finding in reversed(others)}.values())[::-1]
+    first: dict[str, Finding] = {}
+    for finding in others:
+        first.setdefault(finding.code, finding)
+    shown = others if full else [*first.values()]
     for finding in shown:
         like = sum(other.code == finding.code for other in others) - 1
         lead = f"{finding.code} {finding.severity.value}: "

@@ -36,7 +36,7 @@ class Rule(Generic[Subject]):
     """A rule over one kind of subject. `needs` names the fields of its subject that it reads and that may be None.
 
     `card` says what, why it matters, an example, how to fix it, known limits. A code has one card, however many kinds
-    of subject it is judged over.
+    of subject it is judged over: that of the rule that was `born` with the code.
     """
 
     code: str
@@ -45,6 +45,7 @@ class Rule(Generic[Subject]):
     needs: tuple[str, ...]
     check: Check[Subject]
     card: str
+    born: bool = True
 
     def judge(self, subject: Subject) -> Iterator[Finding | NotJudged]:
         """Judge a subject that has what the rule needs."""
@@ -74,7 +75,7 @@ def rule(code: str, name: str, severity: Severity, *needs: str) -> Callable[[Che
 
 def also(first: Rule[Any], *needs: str, severity: Severity | None = None) -> Callable[[Check[Subject]], Rule[Subject]]:
     """Make a generator over another kind of subject the same rule: with its code, its name and its card."""
-    return lambda check: Rule(first.code, first.name, severity or first.severity, needs, check, first.card)
+    return lambda check: Rule(first.code, first.name, severity or first.severity, needs, check, first.card, born=False)
 
 
 def chosen(

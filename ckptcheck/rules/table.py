@@ -13,5 +13,5 @@ from ckptcheck.rules.stored.table import STORED_RULES
 RULES: Final[tuple[Rule[Any], ...]] = (*files.RULES, *STORED_RULES, *LOAD_RULES, *PAIR_RULES, *SERIES_RULES, *RUN_RULES)
 """All rules; a code comes once for each kind of subject that it is judged over."""
 
-BY_CODE: Final = {one.code: one for one in sorted(RULES, key=lambda one: one.code)}
-"""A rule of each code, for its name and its card."""
+BY_CODE: Final = {one.code: one for one in sorted(RULES, key=lambda one: one.code) if one.born}
+"""The rule that each code was born with: for its name, severity and card."""

@@ -28,8 +28,11 @@ def memory_part(checkpoint: Checkpoint) -> Json:
     weights = _bytes_of(_of_model(checkpoint))
     optimizer = sum(_bytes_of(_of_optimizer(one)) for one in state.optimizers)
     masters = _bytes_of(_masters(state.optimizers))
-    loads = _loads(checkpoint)
-    loaded = max(loads.values(), default=0)
+    storages = _storages(checkpoint.raw)
+    loaded = max(_loads(checkpoint.raw, storages).values(), default=0)
+    devices: Counter[str] = Counter()
+    for storage, device in storages.items():
+        devices[device] += storage.nbytes
     fresh = weights + optimizer
     peak = max(weights + loaded, fresh)
     duplicates: list[Json] = [{"what": what, "bytes": size} for what, size in _duplicates(checkpoint, masters) if size]
@@ -41,7 +44,7 @@ def memory_part(checkpoint: Checkpoint) -> Json:
         "peak_bytes": peak,
         "extra_bytes": peak - fresh,
         "duplicates": duplicates,
-        "devices": dict(_devices(checkpoint)),
+        "devices": {device: size for device, size in devices.items() if device},
     }
 
 
@@ -72,11 +75,11 @@ def _bytes_of(entries: Iterable[Entry]) -> int:
     return total
 
 
-def _loads(checkpoint: Checkpoint) -> Mapping[str, int]:
+def _loads(raw: RawTree, storages: Iterable[Storage]) -> Mapping[str, int]:
     """Bytes that each file brings into memory where it is loaded; files that are read tensor by tensor bring none."""
-    mapped = {*_mapped(checkpoint.raw, "")}
+    mapped = {*_mapped(raw, "")}
     found: dict[str, int] = defaultdict(int)
-    for storage in _storages(checkpoint):
+    for storage in storages:
         if not any(path in ("", storage.file) or storage.file.startswith(f"{path}/") for path in mapped):
             found[storage.file] += storage.nbytes
     return found
@@ -91,14 +94,19 @@ def _mapped(tree: RawTree, path: str, *, inside: bool = False) -> Iterator[str]:
         yield from _mapped(inner, label, inside=is_mapped)
 
 
-def _storages(checkpoint: Checkpoint) -> Iterable[Storage]:
-    return dict.fromkeys(one.storage for one in tensors_in(checkpoint.raw.root) if one.storage is not None)
+def _storages(raw: RawTree) -> Mapping[Storage, str]:
+    """Every storage, and the device that it was saved from, "" where the file does not say."""
+    found: dict[Storage, str] = {}
+    for one in tensors_in(raw.root):
+        if one.storage is not None:
+            found.setdefault(one.storage, one.device)
+    return found
 
 
 def _duplicates(checkpoint: Checkpoint, masters: int) -> Iterator[tuple[str, int]]:
     """What a file holds beside one copy of weights and state, in words, with its bytes."""
     state = checkpoint.state
-    own = {entry.ref.place for entry in _of_model(checkpoint) if isinstance(entry.ref, RawTensor)}
+    own = {entry.ref.place for entry in _of_model(checkpoint) if isinstance(entry.ref, RawTensor)} - {None}
     for section, said in _SECTIONS.items():
         entries = state.sections.get(section, {}).values()
         apart = [one for one in entries if not (isinstance(one.ref, RawTensor) and one.ref.place in own)]
@@ -117,13 +125,3 @@ def _twice(optimizers: Iterable[Optimizer]) -> int:
         total += sum(entry.nbytes for name, kept in named.items() if name in seen for entry in kept.values())
         seen.update(named)
     return total
-
-
-def _devices(checkpoint: Checkpoint) -> Mapping[str, int]:
-    found: Counter[str] = Counter()
-    seen: set[object] = set()
-    for one in tensors_in(checkpoint.raw.root):
-        if one.device and one.storage is not None and one.storage not in seen:
-            found[one.device] += one.storage.nbytes
-        seen.add(one.storage)
-    return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ckptcheck.errors import OutputError, UsageError
+from ckptcheck.experiment.dry_run import SIDECAR
 from ckptcheck.experiment.job import Job, Outcome
 from ckptcheck.experiment.plan import check_saved, failed
 from ckptcheck.experiment.process import Crew
@@ -16,9 +17,6 @@ from ckptcheck.experiment.target import split_target
 from ckptcheck.finding import Compared, Json, Result, Verdict
 from ckptcheck.progress import Progress
 from ckptcheck.trace.file import trace_file
-
-SIDECAR = "ckptcheck.json"
-"""Stands beside a checkpoint of the user's own format and says at which step it was saved."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ FAULTY: tuple[Faulty, ...] = (
     Faulty("a release of a parallel model has its wrapper in every name", weights_of_a_parallel_model,
            "CK310", severity="warning", mechanism="prefix"),
     Faulty("an optimizer that goes by name has those of an outer module", an_optimizer_under_another_modules_names,
-           "CK310", "network.head.weight", severity="warning", mechanism="prefix"),
+           "CK310", "network.layers.0.weight", severity="warning", mechanism="prefix"),
     Faulty("the configuration ties what the weights have apart", tied_weights, "CK311", "lm_head.weight",
            mechanism="tied"),
     Faulty("state of equal shapes is exchanged and no name is kept", swapped_without_names, "CK308", severity="info",

@@ -239,6 +239,30 @@ def epochs_only(found: Saved) -> None:
     found |= saved(training.model, training.optimizer, 4, training.scheduler)
 
 
+def narrowed(found: Saved) -> None:
+    """A training in bfloat16 throughout, whose moments are bfloat16 too."""
+    model = Mlp().bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for one in model.parameters():
+        one.grad = torch.ones_like(one)
+    optimizer.step()
+    del found["scheduler"]
+    found |= saved(model, optimizer, 1)
+
+
+def average_begins(found: Saved) -> None:
+    """An average that was made just now, and is the model in values."""
+    found["ema"] = {"module": copy.deepcopy(found["model"]), "updates": 1}
+
+
+def slow_weights(found: Saved) -> None:
+    """Lookahead with all that it keeps."""
+    for group in found["optimizer"]["param_groups"]:
+        group |= {"lookahead_alpha": 0.5, "lookahead_k": 2, "lookahead_step": 0}
+    for state in found["optimizer"]["state"].values():
+        state["lookahead_slow_buff"] = state["exp_avg"].clone()
+
+
 FAULTY: tuple[Faulty, ...] = (
     Faulty("a group whose rate is not what its schedule set", changed(rate), "CK306", "group 0", "warning"),
     Faulty("a save right after a schedule was built late", saved_late, "CK306", severity="warning",
@@ -267,7 +291,7 @@ FAULTY: tuple[Faulty, ...] = (
            severity="warning", mechanism="sched_off"),
     Faulty("a Trainer whose schedule counts micro-batches", hf_trainer(trainer_schedule(16)), "CK602", "4 times",
            "warning", mechanism="sched_unit"),
-    Faulty("a Trainer whose schedule counts epochs", hf_trainer(trainer_schedule(2)), "CK602", "2th", "warning",
+    Faulty("a Trainer whose schedule counts epochs", hf_trainer(trainer_schedule(2)), "CK602", "1/2", "warning",
            mechanism="sched_unit"),
     Faulty("a Trainer's folder of another step", hf_trainer(trainer_step(4), "checkpoint-8"), "CK612",
            severity="warning", mechanism="loop"),
@@ -289,6 +313,9 @@ LEGAL: tuple[Legal, ...] = (
     Legal("a schedule of the user's own class", changed(users_own), silent=SILENT),
     Legal("a schedule that is stepped once an epoch", changed(epochs_only), silent=SILENT),
     Legal("a Trainer whose scaler skipped steps", hf_trainer(with_scaler), silent=SILENT),
+    Legal("a training in bfloat16 throughout", changed(narrowed), silent=(*SILENT, "CK504")),
+    Legal("an average that has just begun", changed(average_begins)),
+    Legal("Lookahead with its slow weights", changed(slow_weights), silent=("CK203",)),
     Legal("a script's file at the end of a window", changed(window(8)), silent=SILENT),
     Legal("a script's file within a window with its gradients", changed(window(6, grads={"w": torch.ones(3)})),
           silent=SILENT),

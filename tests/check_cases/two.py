@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -63,21 +64,29 @@ def two(change: Change = untouched, *, model: Callable[[], nn.Module] = Mlp, gro
     """Write the checkpoints of steps 3 and 6 of one training, changed, and return where they lie."""
 
     def make(folder: Path) -> tuple[Path, Path]:
-        torch.manual_seed(0)
-        module = model()
-        stepped = optimizer(groups(module), **({"lr": 1e-2} | options))
-        scheduler = schedule(stepped) if schedule is not None else None
-        train(module, stepped, 3, scheduler=scheduler)
-        left = copy.deepcopy(saved(module, stepped, 3, scheduler))
-        if scheduler is not None:
-            train(module, stepped, 3, scheduler=scheduler, seed=1)
-        else:
-            between(module, stepped)
-        right = copy.deepcopy(saved(module, stepped, 6, scheduler))
+        told = tuple(sorted(({"lr": 1e-2} | options).items()))
+        left, right = copy.deepcopy(_trained((model, groups, optimizer, schedule), between, told))
         change(left, right)
         return written(folder, left, right)
 
     return make
+
+
+@lru_cache(maxsize=64)
+def _trained(made_of: tuple[Any, ...], between: Between, options: tuple[tuple[str, Any], ...]) -> tuple[Saved, Saved]:
+    """Train, once for all cases that ask for the same."""
+    model, groups, optimizer, schedule = made_of
+    torch.manual_seed(0)
+    module = model()
+    stepped = optimizer(groups(module), **dict(options))
+    scheduler = schedule(stepped) if schedule is not None else None
+    train(module, stepped, 3, scheduler=scheduler)
+    left = copy.deepcopy(saved(module, stepped, 3, scheduler))
+    if scheduler is not None:
+        train(module, stepped, 3, scheduler=scheduler, seed=1)
+    else:
+        between(module, stepped)
+    return left, copy.deepcopy(saved(module, stepped, 6, scheduler))
 
 
 def written(folder: Path, left: Saved, right: Saved) -> tuple[Path, Path]:

@@ -47,7 +47,7 @@ roots = some.one_of(
 )  # fmt: skip
 files = some.dictionaries(some.sampled_from(PATHS), some.one_of(roots, inner), max_size=4)
 beside = some.dictionaries(some.sampled_from(["meta.pt", "common.pt", "metadata.json"]), roots, max_size=2)
-SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def tree(container: str, root: Any, more: dict[str, Any]) -> RawTree:

@@ -1,5 +1,6 @@
 """Checkpoints of writers for many ranks: every part in its place, by name, and nothing of it lost."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from ckptcheck.conventions.explaining import explain
 from ckptcheck.conventions.table import CONVENTIONS
 from ckptcheck.readers.reading import read_raw
 from ckptcheck.state.checkpoint import Checkpoint, NameSource
-from ckptcheck.state.raw import tensors_in
+from ckptcheck.state.raw import Danger, Global, Shard, tensors_in
 from tests.check_cases import distributed_writers as writers
 from tests.conventions.made import folder, raw_tree
 from tests.conventions.test_any_tree import refs
@@ -147,6 +148,26 @@ def test_raw_slices_beside_whole_weights_are_told_by_their_shapes(tmp_path):
     found = explain(read_raw(tmp_path / "last.pt"))
     assert (found.convention, found.namings[0].source) == ("fsdp", NameSource.NONE)
     assert found.optimizer_labels == ("",)
+
+
+@pytest.mark.parametrize(("offsets", "shape", "convention"), [((2, 0), (2, 3), "fsdp"), ((0, 2), (4, 1), "plain")])
+def test_pieces_along_rows_are_fsdps_and_along_columns_of_tensor_parallelism(offsets, shape, convention):
+    whole = raw_tree({"model": {"a.weight": torch.ones(shape), "a.bias": torch.ones(2)}})
+    model = whole.root["model"]
+    pieces = {
+        "a.weight": replace(model["a.weight"], shard=Shard((4, 3), offsets, rank=1)),
+        "a.bias": replace(model["a.bias"], shard=Shard((4,), (2,), rank=1)),
+    }
+    named = (Global("", "torch.distributed.tensor.DTensor", Danger.UNKNOWN),)
+    assert explain(replace(whole, root={"model": pieces}, globals=named)).convention == convention
+
+
+def test_fsdp2s_files_of_ranks_are_fsdps(tmp_path):
+    ranks = [f"09_fsdp_ddp/fsdp2_dtensor_rank{rank}.pt" for rank in (0, 1)]
+    found = made(writers.sample(*ranks), tmp_path)
+    assert (found.convention, found.world_size) == ("fsdp", 2)
+    assert made(writers.sample(ranks[0]), tmp_path).convention == "fsdp"
+    assert made(writers.sample("09_fsdp_ddp/fsdp2_full.pt"), tmp_path).convention == "plain"
 
 
 def test_composers_timestamp_is_progress_and_the_place_in_the_data(tmp_path):
@@ -308,6 +329,11 @@ NEAR_MISSES: dict[str, Any] = {
     "a version beside a model": ("torch-zip", {"checkpoint_version": 3.0, "model": {"a.w": torch.ones(2)}}),
     "a model with vectors alone": (
         "torch-zip", {"model": {"a.w": torch.ones(5), "b.w": torch.ones(3)},
+                      "optimizer": {"state": {0: {"exp_avg": torch.ones(5)}, 1: {"exp_avg": torch.ones(3)}},
+                                    "param_groups": [{"params": [0, 1]}]}},
+    ),
+    "vectors that are trained beside a frozen matrix": (
+        "torch-zip", {"model": {"a.w": torch.ones(2, 3), "b.w": torch.ones(5), "c.w": torch.ones(3)},
                       "optimizer": {"state": {0: {"exp_avg": torch.ones(5)}, 1: {"exp_avg": torch.ones(3)}},
                                     "param_groups": [{"params": [0, 1]}]}},
     ),

@@ -264,9 +264,20 @@ def test_the_models_keys_stay(parameters: Any, parameter: list[str]) -> None:
     assert [one.where.parameter for one in found if isinstance(one, Evidence)] == parameter
 
 
-@pytest.mark.parametrize("other", [{"parameters": {"x": (1,), "y": (1,)}}, {"convention": "lightning"}])
+OTHERS: list[dict[str, Any]] = [
+    {"parameters": {"x": (1,), "y": (1,)}},
+    {
+        "parameters": {"w": (2, 3), "x": (1,), "y": (1,), "z": (1,), "u": (1,)},
+        "of": {"w": (2, 3), "p": (1,), "q": (1,)},
+    },
+    {"convention": "lightning"},
+]
+
+
+@pytest.mark.parametrize("other", OTHERS)
 def test_checkpoints_of_another_model_or_writer_are_not_held_against_each_other(other: Any) -> None:
-    mixed = series(described(1, 9), described(2, 1, **other))
+    mine = {"parameters": other["of"]} if "of" in other else {}
+    mixed = series(described(1, 9, **mine), described(2, 1, **{key: one for key, one in other.items() if key != "of"}))
     assert [type(one) for one in model_keeps_its_keys.check(mixed)] == [Unjudged]
     assert told(counters_rise, mixed) == []
 

@@ -52,7 +52,7 @@ def has_rested(pair: Pair, parameter: str) -> bool:
     return pair.diff.whole and in_model and pair.course.advanced and bool(rows) and parameter not in rows
 
 
-def _remaining(
+def lacking(
     pair: Pair, one: OptimizerPair, right: Optimizer, lost: Mapping[str, list[str]]
 ) -> tuple[list[str], dict[str, list[str]]]:
     """Parameters that lack all their state, and those that lack some keys of it."""
@@ -114,7 +114,7 @@ def optimizer_state_missing_for_parameter(pair: Pair) -> Iterator[Evidence | Unj
         if _keys(left).isdisjoint(_keys(right)):
             continue  # all of it (CK201), or state of another class (CK203)
         lost = lost_keys(pair, one)
-        for name in _remaining(pair, one, right, lost)[0]:
+        for name in lacking(pair, one, right, lost)[0]:
             if not has_rested(pair, name) and name not in by_contract:
                 yield Evidence(
                     f"{name} has no optimizer state in the right checkpoint; it had {', '.join(lost[name])} in the "
@@ -137,7 +137,7 @@ def optimizer_state_partial(pair: Pair) -> Iterator[Evidence | Unjudged]:
         dropped = {key for key in _keys(left) - _keys(right) if not is_off(right, key)}
         if dropped:
             yield _dropped(one, left, right, sorted(dropped))
-        for name, keys in _remaining(pair, one, right, lost_keys(pair, one))[1].items():
+        for name, keys in lacking(pair, one, right, lost_keys(pair, one))[1].items():
             missing = [key for key in keys if key in _keys(right)]
             if missing:
                 yield Evidence(

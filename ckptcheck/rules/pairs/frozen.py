@@ -5,7 +5,7 @@ from typing import Final
 
 from ckptcheck.comparison.contracts import Broken
 from ckptcheck.finding import Json, Place, Severity
-from ckptcheck.rules.pairs.completeness import has_rested, lost_keys, optimizers_apart
+from ckptcheck.rules.pairs.completeness import has_rested, lacking, lost_keys, optimizers_apart
 from ckptcheck.rules.pairs.course import both, members_of, unnamed
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also, rule
@@ -218,9 +218,8 @@ def frozen_state_dropped(pair: Pair) -> Iterator[Evidence | Unjudged]:
     for one, left, right in both(pair.diff):
         lost = lost_keys(pair, one)
         found = [
-            name for name, keys in lost.items()
-            if any(right.state.values()) and not right.state.get(name)
-            and pair.freeze.get(name) not in ("reset", "removed")
+            name for name in lacking(pair, one, right, lost)[0]
+            if any(right.state.values()) and pair.freeze.get(name) not in ("reset", "removed")
             and (name in by_contract or has_rested(pair, name))
         ]  # fmt: skip
         if found:

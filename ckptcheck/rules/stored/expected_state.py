@@ -1,6 +1,7 @@
 """Which keys an optimizer's state must have for a parameter: by its class, or by what it keeps for the others."""
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from ckptcheck.optimizers.guessing import Guess, guess_from
@@ -20,7 +21,12 @@ def base_keys(kept: Mapping[str, Entry]) -> frozenset[str]:
 
     Float32 weights that a trainer keeps beside them are no state of the optimizer's.
     """
-    bare = (key.removeprefix(_QUANTISED).split(".")[0].split("[")[0] for key in kept if not key.endswith(ASIDES))
+    return _base_keys(tuple(kept))
+
+
+@lru_cache(maxsize=256)  # of 20,000 parameters nearly all have the same keys
+def _base_keys(keys: tuple[str, ...]) -> frozenset[str]:
+    bare = (key.removeprefix(_QUANTISED).split(".")[0].split("[")[0] for key in keys if not key.endswith(ASIDES))
     return frozenset(bare) - KEPT_BESIDE - {""}
 
 

@@ -132,16 +132,12 @@ class _Beside:
 
 @also(runs.dtype_narrowed)
 def dtype_narrowed(stored: Stored) -> Iterator[Evidence | Unjudged]:
-    """Moments, or float16 weights, are kept in a narrower dtype than the training has, where its class tells which."""
-    for place, optimizer in enumerate(stored.checkpoint.state.optimizers):
-        found = [*_moments_beside(stored, place)]
-        narrow = [one for one in found if ITEMSIZE_BYTES[one.dtype] < ITEMSIZE_BYTES[one.parameter_dtype]]
+    """Moments are kept in a narrower dtype than their own parameter, in a class that makes them in the parameter's."""
+    for place in range(len(stored.checkpoint.state.optimizers)):
+        beside = _moments_beside(stored, place)
+        narrow = [one for one in beside if ITEMSIZE_BYTES[one.dtype] < ITEMSIZE_BYTES[one.parameter_dtype]]
         if narrow:
             yield _narrow(narrow, place)
-        wide = [one for one in found if one.parameter_dtype == "float16" and one.dtype == "float32"]
-        copies = {name for name, state in optimizer.state.items() if not KEPT_BESIDE.isdisjoint(state)}
-        if lacking := [one for one in wide if one.name not in copies]:
-            yield _without_copies(lacking, place)
 
 
 def _moments_beside(stored: Stored, place: int) -> Iterator[_Beside]:
@@ -166,19 +162,6 @@ def _narrow(found: Sequence[_Beside], place: int) -> Evidence:
             "count": len(found),
         },
         f"save moments in the dtype that training uses, not as {first.dtype}",
-    )
-
-
-def _without_copies(found: Sequence[_Beside], place: int) -> Evidence:
-    """Classes of torch make moments like the parameter that they step: these stepped another one."""
-    listed = list(dict.fromkeys(one.name for one in found))
-    return Evidence(
-        f"{count(listed, 'parameter')} of optimizer {place} {'is' if len(listed) == 1 else 'are'} in float16 beside "
-        f"moments in float32: the training updates float32 copies, which are not in the checkpoint: {names(listed)}",
-        Place(parameter=listed[0], optimizer=place),
-        {"dtype": "float16", "parameters": kept(listed), "count": len(listed)},
-        "save the float32 weights that the optimizer steps, if the training goes on from here",
-        Severity.INFO,
     )
 
 

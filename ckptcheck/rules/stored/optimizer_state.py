@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ckptcheck.finding import Place, Severity
 from ckptcheck.optimizers.row import Row
@@ -17,7 +17,7 @@ from ckptcheck.rules.stored.writers import LEAVES_FROZEN_OUT, known
 from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.checkpoint import numbered
 from ckptcheck.state.raw import RawTensor
-from ckptcheck.state.training_state import Group, Optimizer
+from ckptcheck.state.training_state import Optimizer
 
 _LAST_EPOCH: Final = "last_epoch"
 _LOST_FIX: Final = "look for what drops this parameter's entry from the saved state; its moments restart from zero"
@@ -30,7 +30,7 @@ class Kept:
     Attributes:
         place: from 0.
         rows, certain: what its class can be.
-        members: its parameters with the first group of each, in the groups' order.
+        members: its parameters with the number of each one's first group, in the groups' order.
         keys: of each that has state, the keys.
     """
 
@@ -38,7 +38,7 @@ class Kept:
     optimizer: Optimizer
     rows: tuple[Row, ...]
     certain: bool
-    members: Mapping[str, Group]
+    members: Mapping[str, int]
     keys: Mapping[str, frozenset[str]]
 
     @property
@@ -49,15 +49,23 @@ class Kept:
     @property
     def stateful(self) -> list[str]:
         """Members whose group's hyperparameters make the class keep something; none where the class is not known."""
-        return [] if not self.rows else [
-            name for name, group in self.members.items() if not keeps_nothing(self.rows, group.hyperparameters)
-        ]  # fmt: skip
+        if not self.rows:
+            return []
+        silent = [keeps_nothing(self.rows, group.hyperparameters) for group in self.optimizer.groups]
+        return [name for name, group in self.members.items() if not silent[group]]
 
     @property
     def without(self) -> list[str]:
         """Members that have no state and could have some."""
         silent = set() if not self.rows else set(self.members) - set(self.stateful)
         return [name for name in self.members if name not in self.keys and name not in silent]
+
+
+class Likeness(NamedTuple):
+    """What decides which keys a class keeps: a parameter's group, and how many dimensions it has."""
+
+    group: int | None
+    dimensions: int
 
 
 def optimizers_of(stored: Stored) -> list[Kept]:
@@ -67,9 +75,9 @@ def optimizers_of(stored: Stored) -> list[Kept]:
 
 def _kept(place: int, optimizer: Optimizer, stored: Stored) -> Kept:
     rows, certain = rows_of(optimizer, stored.classes[place])
-    members: dict[str, Group] = {}
-    for group in optimizer.groups:
-        for member in group.members:
+    members: dict[str, int] = {}
+    for group, one in enumerate(optimizer.groups):
+        for member in one.members:
             if member is not None:
                 members.setdefault(member, group)
     keys = {name: found for name, one in optimizer.state.items() if (found := base_keys(one))}
@@ -233,20 +241,22 @@ def optimizer_state_partial(stored: Stored) -> Iterator[Evidence]:
     if stored.purpose is not Purpose.RESUME:
         return
     for one in optimizers_of(stored):
+        alike: dict[Likeness, Counter[frozenset[str]]] = defaultdict(Counter)
         likeness = {name: _likeness(one, name, stored) for name in one.keys}
-        alike: dict[tuple[int, int], Counter[frozenset[str]]] = defaultdict(Counter)
         for name, keys in one.keys.items():
             alike[likeness[name]][keys] += 1
+        lacking: dict[tuple[Likeness, frozenset[str]], list[str]] = {}
         for name, keys in one.keys.items():
-            group = one.members.get(name)
-            if group is None and one.members:
-                continue
-            hyperparameters = group.hyperparameters if group is not None else {}
-            others = alike[likeness[name]].copy()
-            others[keys] -= 1
-            lacking = missing_keys(keys, one.rows, hyperparameters, others)
-            if lacking:
-                yield _partial(one, name, keys, lacking)
+            kind = likeness[name], keys
+            if kind not in lacking:
+                lacking[kind] = _lacking(one, keys, likeness[name].group, alike[likeness[name]])
+            if lacking[kind] and (name in one.members or not one.members):
+                yield _partial(one, name, keys, lacking[kind])
+
+
+def _lacking(one: Kept, keys: frozenset[str], group: int | None, alike: Counter[frozenset[str]]) -> list[str]:
+    hyperparameters = one.optimizer.groups[group].hyperparameters if group is not None else {}
+    return missing_keys(keys, one.rows, hyperparameters, alike - Counter([keys]))
 
 
 def _partial(one: Kept, name: str, keys: frozenset[str], lacking: Sequence[str]) -> Evidence:
@@ -261,12 +271,11 @@ def _partial(one: Kept, name: str, keys: frozenset[str], lacking: Sequence[str])
     )
 
 
-def _likeness(one: Kept, name: str, stored: Stored) -> tuple[int, int]:
-    """Group, and number of dimensions: what a class keeps may depend on both."""
+def _likeness(one: Kept, name: str, stored: Stored) -> Likeness:
     own = stored.checkpoint.state.parameters.get(name)
     specs = [own.entry.spec] if own is not None else [entry.spec for entry in one.optimizer.state[name].values()]
-    return id(one.members.get(name)), max((len(spec.shape) for spec in specs if spec is not None), default=0)
+    return Likeness(one.members.get(name), max((len(spec.shape) for spec in specs if spec is not None), default=0))
 
 
 def _at(one: Kept, name: str, key: str | None = None) -> Place:
-    return Place(parameter=name, key=key, optimizer=one.place, group=one.optimizer.group_of(name))
+    return Place(parameter=name, key=key, optimizer=one.place, group=one.members.get(name))

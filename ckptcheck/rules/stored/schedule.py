@@ -135,7 +135,7 @@ def _against(position: int, step: int, recorded: str, why: str, severity: Severi
     if step and position > step and position % step == 0:
         numbers["times"], factor = position // step, f", {position // step} times as far"
     elif position and step > position and step % position == 0:
-        numbers["times"], factor = position / step, f", a {step // position}th of it"
+        numbers["times"], factor = position / step, f", 1/{step // position} of it"
     return Evidence(
         f"the schedule stands at {position}, and there is {recorded}{factor}: {why}",
         Place(key="last_epoch"),

@@ -5,7 +5,7 @@ import copy
 from ckptcheck.finding import Severity
 from tests.check_cases.pairs import A, B, _left_out, _move, _other_order, _swapped_state
 from tests.check_cases.training import decay_groups
-from tests.check_cases.two import half_and_half, parameters, state_of, two
+from tests.check_cases.two import half_and_half, state_of, two
 from tests.rules.pairs.given import said
 
 

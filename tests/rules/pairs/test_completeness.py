@@ -102,6 +102,9 @@ def test_state_of_what_rested_is_told_as_frozen_and_not_twice(tmp_path):
     moved = two(_drop_backbone, model=Backbone)(tmp_path)
     assert len(said(moved, "CK202")[0]) == 4
     assert said(moved, "CK406") == ([], [])
+    # under a contract it counts as frozen though it moved
+    assert said(moved, "CK202", freeze={"backbone.*": "hold"}) == ([], [])
+    assert len(said(moved, "CK406", freeze={"backbone.*": "hold"})[0]) == 1
 
 
 def _keeps_weights_beside(left, right):

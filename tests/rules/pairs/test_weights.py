@@ -72,12 +72,20 @@ def test_one_part_that_was_made_anew_is_meant(tmp_path):
 
 def test_sgd_has_no_bound_and_a_schedule_a_wide_one(tmp_path):
     assert said(two(_never_loaded, optimizer=torch.optim.SGD, momentum=0.9)(tmp_path), "CK309") == ([], [])
-    assert said(two(_never_loaded, **COSINE)(tmp_path), "CK309")[0] == []
 
-    def far(left, right):
-        right["model"] = {name: one + 9 for name, one in right["model"].items()}
+    def near(left, right):
+        right["model"] = {name: one + 0.3 for name, one in right["model"].items()}
 
-    assert len(said(two(far, **COSINE)(tmp_path), "CK309")[0]) == 1
+    assert len(said(two(near)(tmp_path), "CK309")[0]) == 1
+    assert said(two(near, **COSINE)(tmp_path), "CK309")[0] == []
+
+    def far_at_a_rate_that_nobody_knows(left, right):
+        _never_loaded(left, right)
+        for side in (left, right):
+            del side["optimizer"]["param_groups"][0]["initial_lr"]
+
+    assert len(said(two(_never_loaded, **COSINE)(tmp_path), "CK309")[0]) == 1
+    assert said(two(far_at_a_rate_that_nobody_knows, **COSINE)(tmp_path), "CK309")[0] == []
 
 
 def _new_name(left, right):
