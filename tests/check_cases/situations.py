@@ -108,7 +108,7 @@ def an_average_of_what_trains(folder: Path) -> Path:
     model.layers[0].requires_grad_(False)
     optimizer = torch.optim.AdamW([(name, one) for name, one in model.named_parameters() if one.requires_grad])
     train(model, optimizer)
-    average = {name: one.detach().clone() for name, one in model.named_parameters() if one.requires_grad}
+    average = {name: 0.9 * one.detach() for name, one in model.named_parameters() if one.requires_grad}
     return put(folder, saved(model, optimizer, ema=average))
 
 

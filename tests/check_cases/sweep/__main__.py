@@ -1,0 +1,42 @@
+"""`python -m tests.check_cases.sweep --count N --seed S`: false alarms over healthy trainings, and what is caught."""
+
+import argparse
+import traceback
+import warnings
+from collections import Counter
+
+from tests.check_cases.sweep.judging import Alarm, alarms
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--warnings", action="store_true", help="show warnings too")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    told: list[Alarm] = []
+    for seed in range(asked.seed, asked.seed + asked.count):
+        try:
+            told += alarms(seed)
+        except Exception:
+            print(f"seed {seed} raised")
+            traceback.print_exc()
+    for one in told:
+        if one.is_error:
+            print(one)
+    if asked.warnings:
+        shown: Counter[tuple[str, str]] = Counter()
+        for one in told:
+            kind = one.finding.code, one.door
+            shown[kind] += 1
+            if one.finding.severity == "warning" and shown[kind] <= 3:
+                print(one)
+    by_kind = Counter((str(one.finding.severity), one.finding.code) for one in told)
+    print(f"{asked.count} trainings, {sum(one.is_error for one in told)} false alarms")
+    for (severity, code), count in sorted(by_kind.items()):
+        print(f"  {severity:8} {code} {count}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""One drawn training through every door: what is said of a healthy one."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ckptcheck import verbs
+from ckptcheck.finding import Finding, Severity
+from ckptcheck.store.save import save_run
+from tests.check_cases.sweep.trainings import Training
+from tests.check_cases.sweep.writing import WRITERS, as_torch_weights, as_weights, as_zip
+from tests.rules.loads import dry
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A finding about a healthy training: through which door it came, and by what recipe."""
+
+    seed: int
+    door: str
+    finding: Finding
+    recipe: str
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is a false alarm."""
+        return self.finding.severity is Severity.ERROR
+
+    def __str__(self) -> str:
+        one = self.finding
+        return f"{one.code} {one.severity} [{self.door}] {one.message}\n    {self.recipe}"
+
+
+def alarms(seed: int) -> Iterator[Alarm]:
+    """Everything that is said of one healthy training."""
+    training = Training(seed)
+    write = training.draw.pick("container", WRITERS)
+    recipe = training.draw.recipe
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for door, found in _doors(training, write, folder):
+            yield from (Alarm(seed, door, one, recipe) for one in found)
+
+
+def _doors(training: Training, write, folder: Path) -> Iterator[tuple[str, list[Finding]]]:  # type: ignore[no-untyped-def]
+    made = training.checkpoints()
+    last = made[-1][1]
+    (folder / "run").mkdir()
+    paths = [write(state, folder / "run" / f"step-{step}") for step, state in made]
+    for place, path in ((0, paths[0]), (1, paths[-1])):
+        yield f"check {place}", list(verbs.check(path).findings)
+    yield "check resume", list(verbs.check(paths[-1], purpose="resume").findings)
+    yield "diff", list(verbs.diff(paths[0], paths[-1], gate="findings").findings)
+    yield "folder", list(verbs.check(folder / "run").findings)
+    tied = training.draw.said["model"] == "Tied" and training.prefix
+    yield (
+        "release",
+        list(verbs.check(as_weights(last, folder / "weights"), purpose="release").findings) if not tied else [],
+    )
+    yield "release torch", list(verbs.check(as_torch_weights(last, folder / "weights"), purpose="release").findings)
+    save_run(folder / "store", training.run(), training.step)
+    yield "store", list(verbs.check(folder / "store").findings)
+    again = Training(int(training.draw.said["seed"]), anew=True)
+    again.change()
+    yield "dry-run own", dry.found(as_zip(last, folder / "own"), again.run())
+    again = Training(int(training.draw.said["seed"]), anew=True)
+    again.change()
+    run = again.run()
+    run.load = None
+    yield "dry-run torch", dry.found(paths[-1], run)
+    torch.manual_seed(0)
