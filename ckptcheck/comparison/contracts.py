@@ -9,7 +9,7 @@ from ckptcheck.comparison.checkpoint_diff import CheckpointDiff, DiffOptions, Ki
 from ckptcheck.comparison.pairs import Pair
 from ckptcheck.comparison.selection import Selection
 from ckptcheck.state.checkpoint import NameSource
-from ckptcheck.state.scalars import number_in
+from ckptcheck.state.scalars import value_of
 from ckptcheck.state.training_state import Entry, Optimizer
 from ckptcheck.state.tree import ASIDES
 
@@ -249,9 +249,7 @@ def _only_cast(row: Row) -> bool:
 
 def _number(entry: Entry | None) -> int | None:
     """A counter, read now; None for what is no whole number."""
-    if entry is None:
-        return None
-    value = number_in(entry.ref) if entry.value is None and entry.ref is not None else entry.value
+    value = value_of(entry)
     return int(value) if isinstance(value, int | float) and float(value).is_integer() else None
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from ckptcheck.comparison.checkpoint_diff import DiffOptions, Kind
 from ckptcheck.comparison.outcomes import Outcome, tolerance_of
 from ckptcheck.comparison.pairs import Pair
-from ckptcheck.state.scalars import number_in
+from ckptcheck.state.scalars import value_of
 from ckptcheck.state.training_state import Entry, Scalar
 from ckptcheck.state.tree import canonical
 
@@ -86,9 +86,7 @@ def _items(entry: Entry | None) -> list[str]:
 
 
 def _number(entry: Entry | None) -> bool | int | float | None:
-    value = _value(entry)
-    if value is None and entry is not None and entry.ref is not None:
-        value = number_in(entry.ref)
+    value = value_of(entry)
     return None if isinstance(value, str) else value
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from ckptcheck.comparison.bindings import COUNTERS
 from ckptcheck.comparison.schedule_pairs import schedulers_in
 from ckptcheck.state.checkpoint import Checkpoint
-from ckptcheck.state.scalars import number_in
+from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.tensor import TensorRef
 from ckptcheck.state.training_state import Entry, TrainingState
 
@@ -69,7 +69,7 @@ class Stale:
 
 
 def describe(checkpoint: Checkpoint) -> Described:
-    """What a checkpoint is told by. DamagedCheckpointError where a counter's bytes are missing."""
+    """What a checkpoint is told by; counters that cannot be read are left out."""
     state = checkpoint.state
     entries = {name: one.entry for name, one in state.parameters.items()} | dict(state.buffers)
     return Described(
@@ -99,25 +99,18 @@ def _updates(state: TrainingState) -> Iterator[tuple[str, float]]:
     for place, optimizer in enumerate(state.optimizers):
         counted = sorted(name for name, kept in optimizer.state.items() if "step" in kept)
         for name in counted[:SAMPLED]:
-            if (value := number(optimizer.state[name]["step"])) is not None:
+            if (value := finite_number(optimizer.state[name]["step"])) is not None:
                 yield f"{place}/{name}", value
         for group, one in enumerate(optimizer.groups):
-            kept = one.hyperparameters.get("step")
-            if kept is not None and (value := number(kept)) is not None:
+            if (value := finite_number(one.hyperparameters.get("step"))) is not None:
                 yield f"{place}/group {group}", value
-
-
-def number(entry: Entry) -> float | None:
-    """The number that an entry is, or that a tensor of one element holds; None for anything else."""
-    value = number_in(entry.ref) if entry.ref is not None else entry.value
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _position(state: TrainingState) -> int | None:
     found = {
         int(value)
         for fields in schedulers_in(state.sections.get("schedule", {})).values()
-        if "last_epoch" in fields and (value := number(fields["last_epoch"])) is not None
+        if (value := finite_number(fields.get("last_epoch"))) is not None
     }
     return found.pop() if len(found) == 1 else None
 
@@ -159,7 +152,7 @@ def _pairs(left: Mapping[str, Entry], right: Mapping[str, Entry]) -> Iterator[tu
 
 
 def _counter_advanced(left: Mapping[str, Entry], right: Mapping[str, Entry]) -> bool:
-    values = [number(side["step"]) if "step" in side else None for side in (left, right)]
+    values = [finite_number(side.get("step")) for side in (left, right)]
     return values[0] is not None and values[1] is not None and values[0] < values[1]
 
 

@@ -158,6 +158,7 @@ GROUPING_RULES: Final = (
     GroupingRule("all but biases and LayerNorm.weight first", "BERT's examples", (_bert, _rest), _FIRST),
     GroupingRule("all but biases and layer_norm.weight first", "T5's examples", (_t5, _rest), _FIRST),
     GroupingRule("biases, weights, gains", "ultralytics", (_named_bias, _weight, _gain), _SECOND),
+    GroupingRule("weights, gains, biases", "ultralytics 8.4", (_weight, _gain, _named_bias), _FIRST),
     GroupingRule("gains, weights, biases", "the first YOLOv5", (_gain, _weight, _named_bias), _SECOND),
     GroupingRule("linear weights first, each sorted by name", "minGPT", (_min_gpt, _rest), _FIRST, by_name=True),
 )

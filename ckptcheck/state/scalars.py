@@ -1,10 +1,12 @@
-"""The value of a tensor of one element, without numpy."""
+"""The values of plain entries and of tensors of one element, without numpy."""
 
 import struct
+import sys
 from typing import Final
 
+from ckptcheck.errors import CheckpointError
 from ckptcheck.state.tensor import TensorRef
-from ckptcheck.state.training_state import Scalar
+from ckptcheck.state.training_state import Entry, Scalar
 
 _FORMATS: Final = {
     "float64": "<d", "float32": "<f", "float16": "<e",
@@ -28,3 +30,27 @@ def number_in(ref: TensorRef) -> Scalar | None:
         return None
     value: Scalar = struct.unpack(form, ref.fetch())[0]
     return value
+
+
+def value_of(entry: Entry | None) -> Scalar | None:
+    """A plain value, or the number in a tensor of one element, read now; None for an entry that is not there.
+
+    Raises DamagedCheckpointError where its bytes are missing.
+    """
+    if entry is None:
+        return None
+    return number_in(entry.ref) if entry.value is None and entry.ref is not None else entry.value
+
+
+def finite_number(entry: Entry | None) -> int | float | None:
+    """The number that an entry is, or that a tensor of one element holds.
+
+    None for anything else: a bool, NaN, an infinity, more than a float can be, or bytes that are missing.
+    """
+    try:
+        value = value_of(entry)
+    except CheckpointError:  # bytes that are missing are the files' affair
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if abs(value) <= sys.float_info.max else None

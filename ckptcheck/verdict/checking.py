@@ -1,12 +1,12 @@
 """One checkpoint, verified and judged: its files, and what a resume or a release makes of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from ckptcheck.comparison.survey import Survey
 from ckptcheck.errors import DamagedCheckpointError
-from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, NotJudged, Result, Severity, Verdict
+from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, NotJudged, Result, Verdict
 from ckptcheck.progress import Progress
 from ckptcheck.rules.stored.stored import WHY_NOT, Purpose, Stored
 from ckptcheck.state.checkpoint import Checkpoint
@@ -16,10 +16,9 @@ from ckptcheck.verdict.demanded import demanded, not_in_question
 from ckptcheck.verdict.files_part import files_part
 from ckptcheck.verdict.inspection import globals_part
 from ckptcheck.verdict.members import Verified
+from ckptcheck.verdict.merging import WEIGHTS, told_once
 from ckptcheck.verdict.optimizers import optimizers_part
 from ckptcheck.verdict.purpose import AUTO, applying, check_purpose, purpose_of
-
-_WEIGHTS: Final = {severity: place for place, severity in enumerate(Severity)}
 
 
 def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | None = None) -> Result:
@@ -41,23 +40,27 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
     except DamagedCheckpointError as error:
         trouble = error
     checkpoint, defects = _explained(raw) if raw is not None else (None, ())
+    tried = Said()
+    if checkpoint is not None and question.target is not None:
+        tried, checkpoint = try_load(checkpoint, question.target, question, progress)
     verified, survey = read_through(raw, checkpoint, progress) if raw is not None else (Verified(), None)
-    said = [_files(raw, trouble, (*verified.defects, *defects), question)]
+    said = [_files(raw, trouble, (*verified.defects, *defects), question), tried]
     purpose = None
     if checkpoint is not None:
         purpose, reason = purpose_of(question.purpose, checkpoint)
-        said.append(_content(_stored(checkpoint, purpose, survey, question), question, reason))
-        if question.target is not None:
-            said.append(try_load(checkpoint, question.target, question, progress))
+        content = _content(checkpoint, purpose, survey, question)
+        tried.findings[:] = told_once(content.findings, tried.findings)
+        told: Json = {"asked": question.purpose, "judged_for": str(purpose) if purpose else None, "reason": reason}
+        said.append(replace(content, findings=[], parts={**content.parts, "purpose": told}))
     if raw is not None:
         said.append(judge_series(path, raw, question, progress))
         raw.check_unchanged()
     said.append(Said(not_judged=not_in_question(question, purpose)))
-    findings = sorted((finding for one in said for finding in one.findings), key=lambda one: _WEIGHTS[one.severity])
+    findings = sorted((finding for one in said for finding in one.findings), key=lambda one: WEIGHTS[one.severity])
     not_judged = [*dict.fromkeys(lacking for one in said for lacking in one.not_judged)]
     return Result(
         command="check",
-        verdict=_verdict(raw, findings, not_judged, question),
+        verdict=_verdict(findings, not_judged, question, purpose, verified.nbytes),
         compared=_compared(checkpoint, verified, survey),
         findings=tuple(findings),
         not_judged=tuple(not_judged),
@@ -87,27 +90,22 @@ def _files(
     return Said([*found[0]], [*found[1]])
 
 
-def _stored(checkpoint: Checkpoint, purpose: Purpose, survey: Survey | None, question: CheckQuestion) -> Stored:
+def _content(checkpoint: Checkpoint, purpose: Purpose | None, survey: Survey | None, question: CheckQuestion) -> Said:
+    """What the rules over one checkpoint say; nothing where it is good for nothing."""
     from ckptcheck.optimizers.guessing import guess
-
-    classes = tuple(guess(one) for one in checkpoint.state.optimizers)
-    return Stored(checkpoint, purpose, asked=question.purpose != AUTO, classes=classes, survey=survey)
-
-
-def _content(stored: Stored, question: CheckQuestion, reason: str) -> Said:
-    """What the rules over one checkpoint say."""
     from ckptcheck.rules.rule import chosen, judged
     from ckptcheck.rules.stored.table import STORED_RULES
     from ckptcheck.verdict.resume_memory import memory_part
 
-    rules = chosen(applying(STORED_RULES, stored.purpose), question.select, question.ignore)
+    if purpose is None:
+        return Said()
+    classes = tuple(guess(one) for one in checkpoint.state.optimizers)
+    stored = Stored(checkpoint, purpose, asked=question.purpose != AUTO, classes=classes, survey=survey)
+    rules = chosen(applying(STORED_RULES, purpose), question.select, question.ignore)
     findings, not_judged = judged(rules, stored, WHY_NOT)
-    parts: dict[str, Json] = {
-        "purpose": {"asked": question.purpose, "judged_for": str(stored.purpose), "reason": reason},
-        "optimizers": optimizers_part(stored.checkpoint, {}),
-        "memory": memory_part(stored.checkpoint),
-    }
-    return Said(findings, not_judged, parts)
+    return Said(
+        findings, not_judged, {"optimizers": optimizers_part(checkpoint, {}), "memory": memory_part(checkpoint)}
+    )
 
 
 def _compared(checkpoint: Checkpoint | None, verified: Verified, survey: Survey | None) -> Compared:
@@ -151,14 +149,22 @@ def _explained(raw: RawTree) -> tuple[Checkpoint | None, tuple[Defect, ...]]:
 
 
 def _verdict(
-    raw: RawTree | None, findings: Sequence[Finding], not_judged: Sequence[NotJudged], question: CheckQuestion
+    findings: Sequence[Finding],
+    not_judged: Sequence[NotJudged],
+    question: CheckQuestion,
+    purpose: Purpose | None,
+    verified_bytes: int,
 ) -> Verdict:
-    """Fail by severity, and where a demanded rule could not judge; a pass needs a rule that looked at it."""
+    """Fail by severity, and where a demanded rule could not judge.
+
+    A pass needs a checkpoint that is good for something or bytes that carry checksums, and a rule that looked at it.
+    """
     if any(finding.severity in FAIL_ON[question.fail_on] for finding in findings):
         return Verdict.FAIL
     if demanded(not_judged, question.require):
         return Verdict.FAIL
-    return Verdict.PASS if raw is not None and _some_rule_judged(not_judged, question) else Verdict.INCONCLUSIVE
+    looked = (purpose is not None or verified_bytes > 0) and _some_rule_judged(not_judged, question)
+    return Verdict.PASS if looked else Verdict.INCONCLUSIVE
 
 
 def _some_rule_judged(not_judged: Sequence[NotJudged], question: CheckQuestion) -> bool:

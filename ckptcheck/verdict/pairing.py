@@ -41,6 +41,7 @@ def pair_optimizers(checkpoint: Checkpoint, built: TrainingState) -> tuple[Paire
                 by_position=not by_name,
                 numbered=naming.source is NameSource.NONE,
                 guesses=guess(stored[found]).names,
+                file_place=found,
             )
         )
     return tuple(pairs)

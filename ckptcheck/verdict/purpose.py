@@ -23,8 +23,8 @@ def check_purpose(asked: str) -> str:
     return asked
 
 
-def purpose_of(asked: str, checkpoint: Checkpoint) -> tuple[Purpose, str]:
-    """The purpose, and why in one sentence."""
+def purpose_of(asked: str, checkpoint: Checkpoint) -> tuple[Purpose | None, str]:
+    """The purpose, and why in one sentence; None where there is nothing to go on from and nothing to release."""
     if asked != AUTO:
         return Purpose(asked), f"--for {asked}"
     state = checkpoint.state
@@ -35,6 +35,8 @@ def purpose_of(asked: str, checkpoint: Checkpoint) -> tuple[Purpose, str]:
     training = next((said for section, said in _FOR_TRAINING.items() if section in state.sections), None)
     if training:
         return Purpose.RESUME, f"it holds {training}; say --for release if only its weights are wanted"
+    if not (state.parameters or state.buffers or checkpoint.models or "ema" in state.sections):
+        return None, "it holds neither weights nor optimizer state: its files alone are judged"
     return Purpose.RELEASE, "it holds weights only; say --for resume if a training goes on from it"
 
 

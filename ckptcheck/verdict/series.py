@@ -47,7 +47,7 @@ def judge_series(path: Path, raw: RawTree, question: CheckQuestion, progress: Pr
     stale, why_not = _stale(series, read)
     series = replace(series, stale=stale or None, not_compared=why_not)
     findings, not_judged = judged(chosen(SERIES_RULES, question.select, question.ignore), series, WHY_NOT)
-    return Said(findings, not_judged, {"series": [_row(one, folder) for one in series.members]})
+    return Said(findings, not_judged, _parts(series))
 
 
 def _tracker(raw: RawTree) -> str:
@@ -96,6 +96,12 @@ def _stale(series: Series, read: Mapping[str, Checkpoint]) -> tuple[dict[tuple[s
     return found, f"the moments of {older} older pairs of checkpoints were not compared" if older else ""
 
 
+def _parts(series: Series) -> dict[str, Json]:
+    """A row a checkpoint that was looked at, and how many older ones were not."""
+    rows: list[Json] = [_row(one, series.folder) for one in series.members]
+    return {"series": rows, "older_not_read": series.left_out}
+
+
 def _row(one: Member, folder: Path) -> Json:
     told = one.described
     return {
@@ -104,6 +110,9 @@ def _row(one: Member, folder: Path) -> Json:
         "counters": _counters(told),
         "parameters": len(told.parameters) if told is not None else None,
         "bytes": told.nbytes if told is not None else None,
+        "checked": one.chosen,
+        "damage": [defect.said for defect in one.defects],
+        "not_read": one.refused or None,
     }
 
 

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,23 @@ TIMEOUT_S = 600.0
 KEPT = 200
 
 
-def try_load(checkpoint: Checkpoint, target: str, question: CheckQuestion, progress: Progress | None = None) -> Said:
-    """What a load of this checkpoint into `target` would change, and what it would get wrong.
+def try_load(
+    checkpoint: Checkpoint, target: str, question: CheckQuestion, progress: Progress | None = None
+) -> tuple[Said, Checkpoint]:
+    """What a load of this checkpoint into `target` would change or get wrong; and the checkpoint by its names.
 
     Raises TargetError for a target that cannot be found or built, OutputError where there is no room for a copy.
     """
+    from ckptcheck.conventions.target_names import named_by_target
     from ckptcheck.rules.loads.dry_run import WHY_NOT
     from ckptcheck.rules.loads.table import LOAD_RULES
     from ckptcheck.rules.rule import chosen, judged
 
     dry = dry_run(checkpoint, target, progress)
-    findings, not_judged = judged(chosen(LOAD_RULES, question.select, question.ignore), dry, WHY_NOT)
-    return Said(findings, not_judged, {"target": _part(target, dry)})
+    rules = chosen(LOAD_RULES, question.select, question.ignore)
+    findings, not_judged = judged(rules, dry, WHY_NOT)
+    codes = {one.code for one in rules} - {one.code for one in not_judged}
+    return Said(findings, not_judged, {"target": _part(target, dry, codes)}), named_by_target(checkpoint, dry.built)
 
 
 def dry_run(checkpoint: Checkpoint, target: str, progress: Progress | None = None) -> DryRun:
@@ -106,8 +111,8 @@ def _tried(
         trace.close()
 
 
-def _part(target: str, dry: DryRun) -> Json:
-    """What the result says of the dry-run beside its findings."""
+def _part(target: str, dry: DryRun, codes: Iterable[str]) -> Json:
+    """What the result says of the dry-run beside its findings; `codes` are of the rules that judged all of it."""
     stored = {alias for name, one in dry.checkpoint.state.parameters.items() for alias in (name, *one.aliases)}
     live = [name for name in dry.built.parameters if name not in stored and name not in dry.held]
     listed: list[Json] = [*live[:KEPT]]
@@ -121,5 +126,10 @@ def _part(target: str, dry: DryRun) -> Json:
         "parameters": len(dry.built.parameters),
         "parameters_not_loaded": listed,
         "optimizers": len(dry.built.optimizers),
+        "pairs": [
+            {"optimizer": one.place, "class": one.live.class_name, "file": one.file_place, "named": one.named}
+            for one in dry.pairs
+        ],
         "left_out": left_out,
+        "judged": [*sorted(codes)],
     }

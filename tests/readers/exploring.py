@@ -103,18 +103,20 @@ def diff(left: str, right: str) -> dict[str, Any]:
 
 
 def corrupted(original: str, damaged: str) -> dict[str, Any]:
-    """Look at a damaged checkpoint as `check` does, then compare it with the original as `diff` does."""
-    from ckptcheck.rules.files import judge_files
+    """What `check` says of a damaged checkpoint, for either purpose, then what `diff` says of it and the original."""
+    from ckptcheck.verbs import check
 
-    try:
-        raw = read_raw(damaged, strict=False)
-    except DamagedCheckpointError as trouble:
-        findings, _ = judge_files(None, trouble, ())
-    else:
-        findings, _ = judge_files(raw, None, [found for one in raw.members if (found := one.verify()) is not None])
-        _explained(raw)
-    twice = [one.message for one in findings if one.message.count(damaged) > 1]
-    return {**diff(original, damaged), "findings": sorted({one.code for one in findings}), "path_twice": twice}
+    results = [check(damaged, purpose=one) for one in ("auto", "resume", "release")]
+    said = [one for result in results for one in (*result.findings, *result.not_judged)]
+    files = {one.code for one in results[0].findings if one.code.startswith("CK1")}
+    twice = [one.message for one in results[0].findings if one.message.count(damaged) > 1]
+    return {
+        **diff(original, damaged),
+        "verdicts": [one.verdict.value for one in results],
+        "said": len(said),
+        "findings": sorted(files),
+        "path_twice": twice,
+    }
 
 
 def judge(path: str) -> dict[str, Any]:
@@ -165,6 +167,8 @@ WANTED = (
     "ckptcheck.comparison.checkpoints",
     "ckptcheck.rules.files",
     "ckptcheck.verdict.checking",
+    "ckptcheck.rules.stored.table",
+    "ckptcheck.verdict.series",
     "ckptcheck.verdict.two_checkpoints",
 )
 

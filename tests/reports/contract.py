@@ -128,7 +128,7 @@ TABLES = {
     "check": {"files": FILE, "globals": GLOBAL, "optimizers": OPTIMIZER},
 }
 """The lists that a command about checkpoints always adds, and what stands in each of their rows."""
-PURPOSE = {"asked": ("auto", "resume", "release").__contains__, "judged_for": ("resume", "release").__contains__,
+PURPOSE = {"asked": ("auto", "resume", "release").__contains__, "judged_for": or_null(("resume", "release").__contains__),
            "reason": said}  # fmt: skip
 MEMORY = dict.fromkeys(("weights_bytes", "optimizer_bytes", "fresh_bytes", "loaded_bytes", "peak_bytes", "extra_bytes"),
                        count) | {

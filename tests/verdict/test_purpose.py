@@ -149,3 +149,25 @@ def test_the_report_says_which_demanded_rules_could_not_judge():
 def test_the_finding_that_fails_goes_before_what_was_demanded(tmp_path):
     result = verbs.check(WEIGHTS, purpose="resume", require=("CK603",))
     assert told(result).startswith("FAIL  optimizer state absent (CK201)\n")
+
+
+NEITHER = "it holds neither weights nor optimizer state: its files alone are judged"
+
+
+def test_what_is_good_for_nothing_is_judged_by_its_files_alone(tmp_path):
+    result = verbs.check(HF / "rng_state.pth")
+    assert (result.verdict, result.parts["purpose"]) == (
+        Verdict.PASS, {"asked": "auto", "judged_for": None, "reason": NEITHER}
+    )  # fmt: skip
+    (tmp_path / "trainer_state.json").write_text('{"global_step": 3}')
+    empty = verbs.check(tmp_path)
+    assert (empty.verdict, empty.findings) == (Verdict.INCONCLUSIVE, ())
+    assert text.render(empty, Page(width=80)).startswith("INCONCLUSIVE")
+
+
+@pytest.mark.parametrize("asked", ["resume", "release"])
+def test_an_optimizer_alone_is_a_part_unless_somebody_asks_for_the_whole(asked):
+    assert "CK309" not in {one.code for one in verbs.check(HF / "optimizer.pt").findings}
+    result = verbs.check(HF / "optimizer.pt", purpose=asked)
+    assert "CK309" in {one.code for one in result.findings}
+    assert result.verdict is Verdict.FAIL

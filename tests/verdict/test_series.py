@@ -45,6 +45,9 @@ def test_every_checkpoint_of_a_real_run_is_told(tmp_path: Path) -> None:
             "counters": {"updates": float(step), "schedule": step},
             "parameters": 16,
             "bytes": sum(file.stat().st_size for file in (run / f"checkpoint-{step}").iterdir()),
+            "checked": step == 4,
+            "damage": [],
+            "not_read": None,
         }
         for step in (2, 4)
     ]
@@ -102,6 +105,7 @@ def test_a_long_run_is_read_from_its_end_and_the_rest_is_said(tmp_path: Path) ->
     result = verbs.check(tmp_path, select=["CK101", "CK106", "CK505"])
     rows: Any = result.parts["series"]
     assert [one["step"] for one in rows] == [*range(4, MAX_READ + 4)]
+    assert result.parts["older_not_read"] == 3
     assert reasons(result, "CK101") == ["3 older checkpoints of this run were not read"]
     assert reasons(result, "CK106") == ["no moments of two successive checkpoints were compared"]
 

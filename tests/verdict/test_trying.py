@@ -83,9 +83,12 @@ def test_the_targets_own_load_gets_a_copy_and_the_file_stays_as_it_is(target, tm
     result = verbs.check(path, target=target)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
     assert [one.name for one in folder.iterdir()] == ["state.pt"]
+    judged = part(result).pop("judged")
+    assert isinstance(judged, list) and {"CK202", "CK309"} <= {*judged} and not {"CK301", "CK302"} & {*judged}
     assert part(result) == {
         "target": target, "how": "the target's own load", "loaded": True, "raised": None, "not_loaded": None,
         "parameters": 8, "parameters_not_loaded": [], "optimizers": 1, "left_out": [],
+        "pairs": [{"optimizer": 0, "class": "AdamW", "file": 0, "named": False}],
     }  # fmt: skip
     assert [one.message for one in result.findings if one.severity.value == "error"] == []
     assert result.verdict is Verdict.PASS

@@ -129,6 +129,8 @@ _HIDDEN: Final = frozenset({
 })  # fmt: skip
 """What a module may have imported, and a dotted name could reach through it."""
 _GETATTR: Final = "builtins.getattr"
+_KEEPS_METHODS: Final = frozenset({"mmengine.logging.history_buffer.HistoryBuffer"})
+"""Classes whose objects keep their own methods in a dict, as statistics by name."""
 
 
 def todays_name(module: str, name: str) -> str:
@@ -150,12 +152,14 @@ def grade(module: str, name: str) -> Danger:
 def grade_getattr(owner: str, name: str) -> Danger:
     """What `getattr` of `name` would do on the class `owner`, or on an object of it.
 
-    Nested classes and bound methods are pickled so; torch's own (FSDP1 files) are harmless.
+    Nested classes, functions of a class and bound methods are pickled so; torch's own classes (FSDP1 files) and what
+    the logs of mmengine keep are harmless.
     """
     got = grade(owner, name)
     if got is Danger.RUNS_CODE or name.startswith("__"):
         return Danger.RUNS_CODE
-    return Danger.PLAIN if owner.startswith("torch.") and name[:1].isupper() else Danger.UNKNOWN
+    is_nested = owner.startswith("torch.") and name[:1].isupper()
+    return Danger.PLAIN if is_nested or owner in _KEEPS_METHODS else Danger.UNKNOWN
 
 
 def globals_of(names: Mapping[tuple[str, str], int], file: str, graded: Mapping[str, Danger]) -> tuple[Global, ...]:

@@ -22,6 +22,7 @@ class Paired:
         by_position: whether a load binds by position, as torch does for an index-keyed optimizer.
         numbered: whether neither the file nor its model tells which parameter is which.
         guesses: the classes that the file's optimizer can be, none where no one knows.
+        file_place: the place of the file's optimizer in the file, None where it has none for this one.
     """
 
     place: int
@@ -32,6 +33,7 @@ class Paired:
     by_position: bool = True
     numbered: bool = False
     guesses: tuple[str, ...] = ()
+    file_place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from ckptcheck.rules.loads.views import at, bound
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import frozen as runs
 from ckptcheck.rules.words import count, kept, names
-from ckptcheck.state.scalars import number_in
+from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Optimizer
 
 
@@ -53,8 +53,8 @@ def _counters(optimizer: Optimizer) -> Iterator[tuple[str, float]]:
     """How often each parameter was updated, where its state counts that."""
     for name, one in optimizer.state.items():
         for key, entry in one.items():
-            value = entry.value if entry.value is not None or entry.ref is None else number_in(entry.ref)
-            if key in COUNTERS and isinstance(value, int | float):
+            value = finite_number(entry) if key in COUNTERS else None
+            if value is not None:
                 yield name, value
 
 

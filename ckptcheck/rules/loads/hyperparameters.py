@@ -86,7 +86,7 @@ def hyperparameter_changed(dry: DryRun) -> Iterator[Evidence]:
     both = [one for one in differing if one.file is not None and one.target is not None]
     scheduled = "schedule" in dry.built.sections, was_scheduled(dry)
     lone = scheduled[0] is not scheduled[1]
-    rates = [one for one in both if any(scheduled) and one.key in RATES]
+    rates = [one for one in both if any(scheduled) and one.key in RATES and _is_moved(dry, one)]
     fixed = [one for one in both if one not in rates and one.key not in BOOKKEEPING]
     for listed, severity in (
         ([one for one in fixed if one.key not in FLAGS], Severity.WARNING),
@@ -97,6 +97,15 @@ def hyperparameter_changed(dry: DryRun) -> Iterator[Evidence]:
     ):
         if listed:
             yield _evidence(listed, severity)
+
+
+def _is_moved(dry: DryRun, one: Change) -> bool:
+    """Whether a schedule moves it: a momentum only where one has planted its bounds beside it."""
+    if not one.key.startswith(("betas", "momentum")):
+        return True
+    pair = next(pair for pair in dry.pairs if pair.place == one.optimizer)
+    sides = (pair.live.groups, pair.file.groups if pair.file is not None else ())
+    return any("max_momentum" in group.hyperparameters for side in sides for group in side)
 
 
 def _evidence(listed: list[Change], severity: Severity) -> Evidence:

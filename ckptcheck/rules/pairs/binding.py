@@ -7,11 +7,12 @@ from ckptcheck.comparison.checkpoint_diff import ORDER_KEY, Kind, OptimizerPair,
 from ckptcheck.comparison.optimizer_pairs import group_of
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.pairs.completeness import optimizers_apart
-from ckptcheck.rules.pairs.course import both, members_of, model_rows, state_rows, unnamed, value_of
+from ckptcheck.rules.pairs.course import both, members_of, model_rows, state_rows, unnamed
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import binding as runs
 from ckptcheck.rules.words import KEPT, count, kept, names
+from ckptcheck.state.scalars import value_of
 from ckptcheck.state.training_state import Group, Optimizer
 
 _SHOWN_VALUES: Final = ("lr", "weight_decay", "momentum")

@@ -6,11 +6,12 @@ from typing import Final
 from ckptcheck.comparison.checkpoint_diff import Kind, OptimizerPair
 from ckptcheck.finding import Place, Severity
 from ckptcheck.optimizers.table import KEPT_BESIDE, OPTIMIZERS
-from ckptcheck.rules.pairs.course import both, members_of, model_rows, state_rows, value_of
+from ckptcheck.rules.pairs.course import both, members_of, model_rows, state_rows
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import completeness as runs
 from ckptcheck.rules.words import count, kept, names
+from ckptcheck.state.scalars import value_of
 from ckptcheck.state.training_state import Optimizer
 from ckptcheck.state.tree import ASIDES
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import GROUP_KEY, CheckpointDiff, Kind, OptimizerPair, Row
 from ckptcheck.state.checkpoint import NameSource
-from ckptcheck.state.scalars import number_in
-from ckptcheck.state.training_state import Entry, Optimizer, Scalar
+from ckptcheck.state.scalars import value_of
+from ckptcheck.state.training_state import Optimizer
 
 COUNTER: Final = "step"
 """The state key that counts a parameter's updates."""
@@ -115,13 +115,6 @@ def unnamed(diff: CheckpointDiff, one: OptimizerPair) -> str:
         what = "its members are numbered" if naming.source is NameSource.NONE else "they are guessed"
         return f"optimizer {place} of the {side} checkpoint has no names that are certain, {what}: {naming.reason}"
     return ""
-
-
-def value_of(entry: Entry | None) -> Scalar | None:
-    """A plain value, or the number in a tensor of one element, read now."""
-    if entry is None:
-        return None
-    return number_in(entry.ref) if entry.value is None and entry.ref is not None else entry.value
 
 
 def _counters(diff: CheckpointDiff) -> Iterator[Counted]:

@@ -5,11 +5,11 @@ from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import Kind, Row
 from ckptcheck.finding import Json, Place, Severity
-from ckptcheck.rules.pairs.course import value_of
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import binding as runs
 from ckptcheck.rules.words import brief, kept, names
+from ckptcheck.state.scalars import value_of
 
 _IMPLEMENTATION: Final = frozenset({"foreach", "fused", "capturable", "differentiable"})
 """Flags that choose a kernel."""

@@ -8,9 +8,9 @@ from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Unjudged, rule
 from ckptcheck.rules.words import count, kept, names
-from ckptcheck.state.scalars import number_in
+from ckptcheck.state.scalars import value_of
 from ckptcheck.state.tensor import TensorRef
-from ckptcheck.state.training_state import Entry, Optimizer, Scalar
+from ckptcheck.state.training_state import Entry, Optimizer
 
 COUNTERS: Final = frozenset({"step", "mu_product", "eta", "mu", "func_evals", "n_iter"})
 """State that counts or follows from a count; every other tensor of a parameter's state is a moment."""
@@ -69,13 +69,9 @@ def _progress_advanced(diff: CheckpointDiff) -> bool:
 
 def _counter_advanced(name: str, rows: _Rows) -> bool:
     row = rows.get((name, "step"))
-    values = [_value(side) for side in (row.left, row.right) if side is not None] if row else []
+    values = [value_of(side) for side in (row.left, row.right) if side is not None] if row else []
     before, after = values if len(values) == 2 else (None, None)
     return isinstance(before, int | float) and isinstance(after, int | float) and before < after
-
-
-def _value(entry: Entry) -> Scalar | None:
-    return number_in(entry.ref) if entry.value is None and entry.ref is not None else entry.value
 
 
 def _moments(state: Mapping[str, Entry]) -> dict[str, Entry]:

@@ -7,12 +7,13 @@ from typing import Final
 from ckptcheck.comparison.checkpoint_diff import Kind, OptimizerPair, Row
 from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.pairs.completeness import optimizers_apart
-from ckptcheck.rules.pairs.course import both, model_rows, state_rows, unnamed, value_of
+from ckptcheck.rules.pairs.course import both, model_rows, state_rows, unnamed
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import binding as runs
 from ckptcheck.rules.stored import binding as stored
 from ckptcheck.rules.words import brief, count, kept, names
+from ckptcheck.state.scalars import value_of
 from ckptcheck.state.training_state import Optimizer
 
 _WIDE: Final = ("float32", "float64")

@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ckptcheck.errors import CheckpointError
 from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.rule import Evidence, also
 from ckptcheck.rules.runs import completeness as runs
 from ckptcheck.rules.stored.stored import Purpose, Stored
 from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.raw import RawTensor
-from ckptcheck.state.scalars import number_in
+from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Entry, Parameter
 
 _COUNTERS: Final = frozenset({"updates", "num_updates", "n_averaged", "optimization_step", "n_updates", "ema_step"})
@@ -94,7 +93,7 @@ def _same_bytes(own: Entry, average: Entry) -> bool:
 def _never_updated(stored: Stored) -> Iterator[Evidence]:
     state = stored.checkpoint.state
     for path, entry in _counters(stored):
-        value = _number(entry)
+        value = finite_number(entry)
         if value is not None and value <= 0:
             late = path.rpartition(".")[2] in _BEGINS_LATER
             yield Evidence(
@@ -113,11 +112,3 @@ def _counters(stored: Stored) -> Sequence[tuple[str, Entry]]:
     inside = [(path, one) for path, one in sections.get("ema", {}).items() if path.rpartition(".")[2] in _COUNTERS]
     beside = [(path, one) for path, one in sections.get("extra", {}).items() if path == "updates"]
     return [*inside, *beside]
-
-
-def _number(entry: Entry) -> float | None:
-    try:
-        value = entry.value if entry.ref is None else number_in(entry.ref)
-    except CheckpointError:  # bytes that are missing are the files' affair
-        return None
-    return float(value) if isinstance(value, int | float) else None

@@ -32,8 +32,11 @@ def names_not_aligned(stored: Stored) -> Iterator[Evidence]:
     Why: torch keys optimizer state by index. Where shapes are equal, an exchange leaves no trace that a file shows.
     Example: an optimizer over `model.parameters()`: its groups list 0, 1, 2.
     Fix: build it from `model.named_parameters()`, so that its groups keep `param_names`, or check with a target.
-    Limits: names that shapes, order or a known grouping rule give are not certain, and are said to be so.
+    Limits: names that shapes, order or a known grouping rule give are not certain, and are said to be so. Not told
+    of a release, whose optimizer nobody loads.
     """
+    if stored.purpose is not Purpose.RESUME:
+        return
     for place, (optimizer, naming) in enumerate(_optimizers(stored.checkpoint)):
         members = _members(optimizer)
         if not members:

@@ -12,6 +12,6 @@ def why_nothing_is_missed(stored: Stored) -> Unjudged | None:
     unread = [one.file or str(raw.path) for one in raw.defects if one.flaw is Flaw.UNREADABLE]
     if unread:
         return Unjudged(f"{names(unread)} cannot be read, and nobody knows what is in it")
-    if not (state.parameters or state.buffers):
+    if not (state.parameters or state.buffers or stored.asked):
         return Unjudged("it holds no weights: it is a part of a checkpoint")
     return None

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ckptcheck.comparison.series import number
 from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.rule import Evidence, also
 from ckptcheck.rules.runs.fidelity import accumulated_gradients_lost
 from ckptcheck.rules.runs.trajectory import steps_missing_or_repeated
 from ckptcheck.rules.stored.stored import Purpose, Stored
 from ckptcheck.state.checkpoint import Checkpoint
+from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Entry
 
 WITHIN: Final = frozenset({"micro_step", "micro_steps", "microstep", "accum_step", "accumulation_step"})
@@ -49,7 +49,7 @@ def _plain_window(checkpoint: Checkpoint) -> Iterator[Evidence]:
         for path, entry in checkpoint.state.sections.get(section, {}).items():
             word = re.split(r"[.\[]", path)[-1].lower()
             kind = "within" if word in WITHIN else "window" if word in WINDOWS else ""
-            value = number(entry) if kind and (entry.spec is None or entry.spec.numel == 1) else None
+            value = finite_number(entry) if kind and (entry.spec is None or entry.spec.numel == 1) else None
             if value is not None and value == int(value):
                 found.setdefault(kind, (path, int(value)))
     if len(found) == 2 and found["window"][1] > 1 and found["within"][1] % found["window"][1]:
@@ -91,7 +91,7 @@ def _surely_waiting(batches: int, updates: int) -> bool:
 
 
 def _count(entries: Mapping[str, Entry], path: str) -> int | None:
-    value = number(entries[path]) if path in entries else None
+    value = finite_number(entries.get(path))
     return int(value) if value is not None else None
 
 
@@ -119,7 +119,7 @@ def _more_updates(checkpoint: Checkpoint, step: int) -> Iterator[Evidence]:
     counted = {
         name: value
         for name, kept in checkpoint.state.optimizers[0].state.items()
-        if "step" in kept and (value := number(kept["step"])) is not None
+        if (value := finite_number(kept.get("step"))) is not None
     }
     name = max(counted, key=lambda one: counted[one], default="")
     sure = checkpoint.convention in ("hf-trainer", "lightning") or _is_global(checkpoint.recorded_step)

@@ -13,7 +13,7 @@ from ckptcheck.rules.stored.demands import why_nothing_is_missed
 from ckptcheck.rules.stored.expected_state import base_keys, keeps_nothing, missing_keys, rows_of
 from ckptcheck.rules.stored.missing_state import Idle, Lost, runs_of, told_apart
 from ckptcheck.rules.stored.stored import Purpose, Stored
-from ckptcheck.rules.stored.writers import LEAVES_FROZEN_OUT, known
+from ckptcheck.rules.stored.writers import LEAVES_FROZEN_OUT, NEVER_TRAINED, epochs_made, known
 from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.checkpoint import numbered
 from ckptcheck.state.raw import RawTensor
@@ -136,6 +136,8 @@ def _stepped(stored: Stored, elsewhere: bool) -> tuple[Severity, str] | None:
     if state.step is not None:
         return Severity.ERROR, f"though the checkpoint is of step {state.step} ({words})"
     epochs = [one.value for path, one in state.sections.get("schedule", {}).items() if path.endswith(_LAST_EPOCH)]
+    if made := epochs_made(stored.checkpoint):
+        return Severity.ERROR, f"though the training made {made}"
     stood = max((one for one in epochs if isinstance(one, int | float)), default=0)
     if stood > 0:
         return Severity.ERROR, f"though its schedule stands at last_epoch {stood}"
@@ -149,6 +151,8 @@ def optimizer_state_missing_for_parameter(stored: Stored) -> Iterator[Evidence |
         return
     parameters = stored.checkpoint.state.parameters
     frozen = {name for name, one in parameters.items() if one.requires_grad is False}
+    if always := NEVER_TRAINED.get(stored.checkpoint.convention):
+        frozen |= {name for name in parameters if always.search(name)}
     found = optimizers_of(stored)
     held = {name for one in found for name in one.keys}
     for one in found:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ckptcheck.comparison.series import number
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs.binding import hyperparameter_changed
@@ -12,6 +11,7 @@ from ckptcheck.rules.stored import loops, schedule_fields
 from ckptcheck.rules.stored.schedulers import Scheduler, active, expected_rates, schedulers_of
 from ckptcheck.rules.stored.stored import Purpose, Stored
 from ckptcheck.rules.words import brief
+from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Optimizer, TrainingState
 
 RELATIVE: Final = 1e-4
@@ -44,7 +44,7 @@ def rates_are_the_schedules(stored: Stored) -> Iterator[Evidence | Unjudged]:
 
 
 def _rates(optimizer: Optimizer) -> list[float | None]:
-    return [number(one.hyperparameters["lr"]) if "lr" in one.hyperparameters else None for one in optimizer.groups]
+    return [finite_number(one.hyperparameters.get("lr")) for one in optimizer.groups]
 
 
 def _same(rates: list[float], held: list[float | None]) -> bool:
@@ -149,8 +149,8 @@ def _updates(state: TrainingState) -> int:
     """How often the only optimizer updated its most updated parameter; 0 where that is not known."""
     if len(state.optimizers) != 1:
         return 0
-    counted = (kept["step"] for kept in state.optimizers[0].state.values() if "step" in kept)
-    return int(max((value for one in counted if (value := number(one)) is not None), default=0))
+    counted = (finite_number(kept.get("step")) for kept in state.optimizers[0].state.values())
+    return int(max((one for one in counted if one is not None), default=0))
 
 
 def _built_anew(scheduler: Scheduler, position: int) -> Iterator[Evidence]:

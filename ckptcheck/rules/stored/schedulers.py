@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ckptcheck.comparison.schedule_pairs import schedulers_in
-from ckptcheck.comparison.series import number
 from ckptcheck.optimizers.schedules import COMMON, SCHEDULES, ScheduleRow
+from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Entry, TrainingState
 
 _INNER: Final = re.compile(r"_schedulers\[(\d+)\](?:\.(.*))?")
@@ -33,13 +33,13 @@ class Scheduler:
     @property
     def numbers(self) -> dict[str, float]:
         """Every number of its state by path; tensors of one element are read."""
-        found = {path: number(one) for path, one in self.entries.items()}
+        found = {path: finite_number(one) for path, one in self.entries.items()}
         return {path: value for path, value in found.items() if value is not None}
 
     @property
     def position(self) -> int | None:
         """Its `last_epoch`."""
-        value = number(self.entries["last_epoch"]) if "last_epoch" in self.entries else None
+        value = finite_number(self.entries.get("last_epoch"))
         return int(value) if value is not None else None
 
     def rates(self, field: str = "_last_lr") -> list[float]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ckptcheck.comparison.series import number
 from ckptcheck.comparison.survey import Content
 from ckptcheck.finding import Place, Severity
 from ckptcheck.optimizers.table import TORCH
@@ -11,6 +10,7 @@ from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import completeness, numbers
 from ckptcheck.rules.stored.stored import Purpose, Stored
 from ckptcheck.rules.words import count, kept, names
+from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Optimizer, TrainingState
 from ckptcheck.trace.items import Item
 
@@ -32,7 +32,7 @@ def slow_weights_are_there(stored: Stored) -> Iterator[Evidence]:
     for place, optimizer in enumerate(state.optimizers):
         every = [
             value for group in optimizer.groups for path, entry in group.hyperparameters.items()
-            if path == "lookahead_k" and (value := number(entry)) is not None
+            if path == "lookahead_k" and (value := finite_number(entry)) is not None
         ]  # fmt: skip
         if every and _most_updates(optimizer) >= min(every):
             yield Evidence(
@@ -45,7 +45,7 @@ def slow_weights_are_there(stored: Stored) -> Iterator[Evidence]:
 
 
 def _most_updates(optimizer: Optimizer) -> float:
-    counted = (number(one["step"]) for one in optimizer.state.values() if "step" in one)
+    counted = (finite_number(one.get("step")) for one in optimizer.state.values())
     return max((value for value in counted if value is not None), default=0.0)
 
 
@@ -123,7 +123,7 @@ def _by_ends(averages: Mapping[str, Content]) -> dict[str, Content]:
 
 def _average_updates(state: TrainingState) -> float | None:
     ema = state.sections.get("ema", {})
-    counted = [number(one) for path, one in ema.items() if path.rpartition(".")[2] in _UPDATES]
+    counted = [finite_number(one) for path, one in ema.items() if path.rpartition(".")[2] in _UPDATES]
     return max((one for one in counted if one is not None), default=None)
 
 

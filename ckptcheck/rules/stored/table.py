@@ -3,14 +3,16 @@
 from typing import Final
 
 from ckptcheck.rules.rule import Rule
-from ckptcheck.rules.stored import binding, completeness, numbers, release, schedule, second_copies
+from ckptcheck.rules.stored import aliases, binding, completeness, numbers, release, schedule, second_copies, weights
 from ckptcheck.rules.stored.stored import Stored
 
 STORED_RULES: Final[tuple[Rule[Stored], ...]] = (
     *completeness.RULES,
     *release.RULES,
     *binding.RULES,
+    *aliases.RULES,
     *numbers.RULES,
     *second_copies.RULES,
     *schedule.RULES,
+    *weights.RULES,
 )

@@ -1,0 +1,105 @@
+"""What a dry-run of the load says: how it went, what was held against the training, what was not loaded."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from ckptcheck.finding import Result
+from ckptcheck.reports import words
+from ckptcheck.reports.distances import Entry
+from ckptcheck.reports.sheet import Sheet
+
+_SHOWN: Final = 6
+"""Names of parameters that were not loaded, unless all are wanted."""
+_WITHOUT_LOAD: Final = {"CK301": "groups", "CK302": "order", "CK304": "shapes"}
+"""What the rules about optimizers hold against the training where nothing was loaded."""
+_AFTER_LOAD: Final = {"CK202": "optimizer state", "CK306": "hyperparameters"}
+
+
+def fits(result: Result, but: str) -> str:
+    """Say that the checkpoint fits the training, and no more than was held against it; "" without a target.
+
+    `but` counts what stands against it.
+    """
+    told = result.parts.get("target")
+    if not isinstance(told, Mapping):
+        return ""
+    if told.get("raised"):
+        return "the load raised"
+    held = words.series([*_held(told)])
+    if not held:
+        return "nothing was held against the training"
+    without = "" if told.get("loaded") else " as far as is seen without a load"
+    said = f"fits the training{without}{f' but for {but}' if but else ''}: {held} held against it"
+    return "; ".join([said, *_open(told)])
+
+
+def target(sheet: Sheet, result: Result, full: bool) -> None:
+    """Say into which training the load was tried, how that went, and which optimizer went into which."""
+    told = result.parts.get("target")
+    if not isinstance(told, Mapping):
+        return
+    sheet.row("Target", f"{words.scalar(told.get('target'))}: {_went(told)}")
+    missing, count = told.get("parameters_not_loaded"), told.get("parameters")
+    if told.get("loaded") and isinstance(missing, list) and missing:
+        of = f"{len(missing)} of {count} parameters are not in the file: "
+        sheet.row("", words.listed(missing, None if full else _SHOWN), lead=of, lead_style="yellow")
+    for one in _pairs(told):
+        sheet.row("", _paired(one))
+    left_out = told.get("left_out")
+    if isinstance(left_out, list) and left_out:
+        sheet.row("", words.listed(left_out, None), lead="not tried: ")
+
+
+def _went(told: Entry) -> str:
+    """How the load went, in a few words."""
+    if told.get("raised"):
+        return f"{words.scalar(told.get('how') or 'the load')} raised {words.scalar(told.get('raised'))}"
+    if not told.get("loaded"):
+        return f"not loaded: {words.scalar(told.get('not_loaded') or 'nobody knows how')}"
+    return f"loaded by {words.scalar(told.get('how'))}, in a process of its own"
+
+
+def _held(told: Entry) -> Iterator[str]:
+    """What was held against the training, in words."""
+    loaded, judged = bool(told.get("loaded")), _judged(told)
+    if loaded and "CK309" in judged and not _left_out(told, "model"):
+        yield "weights"
+    if not any(one.get("file") is not None for one in _pairs(told)) or _left_out(told, "optimizer"):
+        return
+    yield from (word for code, word in _AFTER_LOAD.items() if loaded and code in judged)
+    yield from (word for code, word in _WITHOUT_LOAD.items() if code in judged)
+
+
+def _open(told: Entry) -> Iterator[str]:
+    """What was not held against it though the file has it."""
+    judged = _judged(told)
+    missing = [word for code, word in _WITHOUT_LOAD.items() if code not in judged]
+    pairs = [one for one in _pairs(told) if one.get("file") is not None]
+    if pairs and missing:
+        why = "" if all(one.get("named") for one in pairs) else ", as the file has no names"
+        yield f"{words.series(missing)} not judged{why}"
+
+
+def _judged(told: Entry) -> list[str]:
+    codes = told.get("judged")
+    return [words.scalar(one) for one in codes] if isinstance(codes, list) else []
+
+
+def _left_out(told: Entry, head: str) -> bool:
+    rows = told.get("left_out")
+    return isinstance(rows, list) and any(words.scalar(one).startswith(head) for one in rows)
+
+
+def _pairs(told: Entry) -> list[Entry]:
+    rows = told.get("pairs")
+    return [one for one in rows if isinstance(one, Mapping)] if isinstance(rows, list) else []
+
+
+def _paired(one: Entry) -> str:
+    """Which optimizer of the file was held against one of the training, and by what their parameters were matched."""
+    name = f"optimizer {words.scalar(one.get('optimizer'))}"
+    name += f" ({words.scalar(one.get('class'))})" if one.get("class") else ""
+    if one.get("file") is None:
+        return f"{name}: the file has none for it"
+    by = "name" if one.get("named") else "position"
+    return f"{name} held against optimizer {words.scalar(one.get('file'))} of the file, parameters matched by {by}"
