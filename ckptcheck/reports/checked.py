@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from ckptcheck.finding import Json, Result, Severity, Verdict
-from ckptcheck.reports import files, words
+from ckptcheck.reports import files, run_table, tried, words
 from ckptcheck.reports.distances import Entry, entries_of
-from ckptcheck.reports.findings import other_findings
+from ckptcheck.reports.findings import FEW, other_findings
 from ckptcheck.reports.margin import not_judged
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.sheet import Sheet
@@ -17,9 +17,14 @@ _NAMED: Final = {
     "keys": "keyed by name",
     "slices": "names from its slices",
     "user": "names as given",
+    "model-order": "names by the model's order",
+    "grouping": "names by a known grouping rule",
+    "target": "names by the target",
     "none": "names not known",
 }
 """Where the names come from, in words; any other source is told as it is."""
+_CODES: Final = 4
+"""Codes beside the weightiest one that the headline names."""
 _MIN_SHARE: Final = 0.01
 """Share of the peak from which on a duplicate is told."""
 
@@ -27,18 +32,20 @@ _MIN_SHARE: Final = 0.01
 def headline(result: Result) -> str:
     """What stands against the checkpoint, or that nothing does, for its purpose and in its files."""
     if result.verdict is Verdict.PASS:
-        return "; ".join(filter(None, (_fit(result), _files(result))))
+        return "; ".join(filter(None, (*_fit(result), _files(result))))
     required = result.parts.get("required")
     failing = any(finding.severity is not Severity.INFO for finding in result.findings)
     if result.verdict is Verdict.FAIL and required and isinstance(required, list) and not failing:
         return f"demanded and not judged: {words.listed(required, 6, more='')}"
-    return words.headline(result) if result.findings else "no rule could judge the checkpoint"
+    if result.verdict is Verdict.INCONCLUSIVE or not result.findings:
+        return "no rule could judge the checkpoint"
+    return _against(result)
 
 
 def body(sheet: Sheet, result: Result, page: Page) -> None:
     """Write what stands below the headline."""
     full = page.detail is Detail.ALL
-    other_findings(sheet, result, full)
+    other_findings(sheet, result, full, most=FEW)
     demanded(sheet, result)
     sheet.gap()
     files.checked(sheet, result)
@@ -46,8 +53,8 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
     purpose(sheet, result)
     optimizers(sheet, result, full)
     memory(sheet, result)
-    target(sheet, result)
-    series(sheet, result)
+    tried.target(sheet, result, full)
+    run_table.series(sheet, result, full)
     files.verified(sheet, result, full)
     not_judged(sheet, result, full)
 
@@ -62,29 +69,14 @@ def demanded(sheet: Sheet, result: Result) -> None:
 def purpose(sheet: Sheet, result: Result) -> None:
     """Say what the checkpoint was judged for, and why that."""
     told = result.parts.get("purpose")
-    if isinstance(told, Mapping):
-        sheet.row("Judged for", f"{words.scalar(told.get('judged_for'))}: {words.scalar(told.get('reason'))}")
-
-
-def target(sheet: Sheet, result: Result) -> None:
-    """Say into which target the load was tried, and how that went."""
-    told = result.parts.get("target")
     if not isinstance(told, Mapping):
         return
-    name, raised = words.scalar(told.get("target")), told.get("raised")
-    how = f" by {words.scalar(told.get('how'))}" if told.get("how") else ""
-    went = f"loaded{how}" if told.get("loaded") else words.scalar(told.get("not_loaded") or "not loaded")
-    sheet.row("Target", f"{name}: {f'the load raised {words.scalar(raised)}' if raised else went}")
-
-
-def series(sheet: Sheet, result: Result) -> None:
-    """Say which checkpoints of the run were held against each other."""
-    rows = entries_of(result, "series")
-    steps = [one.get("step") for one in rows]
-    known = [step for step in steps if isinstance(step, int)]
-    if rows:
-        reach = f", steps {min(known)} to {max(known)}" if known else ""
-        sheet.row("Series", f"{words.counted(len(rows), 'checkpoint')} of the run held against each other{reach}")
+    judged_for, reason = told.get("judged_for"), words.scalar(told.get("reason"))
+    if judged_for is None:
+        sheet.row("Judged for", f"nothing: {reason}")
+    else:
+        asked = told.get("asked") == judged_for
+        sheet.row("Judged for", f"{words.scalar(judged_for)}, {'as asked' if asked else f'as {reason}'}")
 
 
 def optimizers(sheet: Sheet, result: Result, full: bool) -> None:
@@ -117,17 +109,31 @@ def memory(sheet: Sheet, result: Result) -> None:
         sheet.row("", "; ".join(said))
 
 
-def _fit(result: Result) -> str:
-    """How the checkpoint stands for its purpose."""
+def _against(result: Result) -> str:
+    """The weightiest finding, and the codes of others that weigh as much."""
+    order = [*Severity]
+    most = min((one.severity for one in result.findings), key=order.index)
+    first = next(one for one in result.findings if one.severity is most)
+    codes = dict.fromkeys(one.code for one in result.findings if one.severity is most and one.code != first.code)
+    said = f"{first.name.replace('-', ' ')} ({first.code})"
+    return f"{said}, also {words.listed([*codes], _CODES, more='')}" if codes else said
+
+
+def _fit(result: Result) -> list[str]:
+    """How the checkpoint stands for its purpose, and how it fits the training that it was held against."""
     told = result.parts.get("purpose")
     judged_for = words.scalar(told.get("judged_for")) if isinstance(told, Mapping) else ""
-    if not judged_for:
-        return ""
+    if judged_for not in _FIT:
+        return []
     errors, warnings = (_count(result, severity) for severity in (Severity.ERROR, Severity.WARNING))
     counts = [words.counted(one, noun) for one, noun in ((errors, "error"), (warnings, "warning")) if one]
+    fits = "" if errors else tried.fits(result, " and ".join(counts))
+    if fits:
+        return [fits]
     if counts:
-        return f"{' and '.join(counts)}, which {'does' if errors + warnings == 1 else 'do'} not fail the check"
-    return _FIT.get(judged_for, "")
+        return [f"{' and '.join(counts)}, which {'does' if errors + warnings == 1 else 'do'} not fail the check"]
+    unjudged = any(one.code.startswith("CK2") for one in result.not_judged)
+    return [_FIT[judged_for] + (", as far as could be judged" if unjudged else "")]
 
 
 def _files(result: Result) -> str:

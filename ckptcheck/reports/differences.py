@@ -20,7 +20,7 @@ from ckptcheck.reports.difference_words import (
 )
 from ckptcheck.reports.distances import Entry, entries_of
 from ckptcheck.reports.files import layout_in_words
-from ckptcheck.reports.findings import other_findings
+from ckptcheck.reports.findings import FEW, other_findings
 from ckptcheck.reports.margin import not_judged
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.sheet import Sheet
@@ -85,7 +85,7 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
     """Write what stands below the headline: sections first, then the largest differences, then what else to know."""
     full = page.detail is Detail.ALL
     _sides(sheet, result)
-    other_findings(sheet, result, full)
+    other_findings(sheet, result, full, most=FEW)
     sheet.gap()
     _sections(sheet, result)
     sheet.gap()

@@ -1,5 +1,6 @@
 """The rows of findings: code, severity, message, and what to do."""
 
+from itertools import zip_longest
 from typing import Final
 
 from ckptcheck.finding import Finding, Result, Severity
@@ -8,25 +9,35 @@ from ckptcheck.reports.sheet import Sheet
 
 _SEVERITY_STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
+FEW: Final = 3
+"""How many findings of one code a checkpoint's text shows."""
 
-def other_findings(sheet: Sheet, result: Result, full: bool) -> None:
-    """Say every finding but the cause, or one of each code unless all are wanted."""
+
+def other_findings(sheet: Sheet, result: Result, full: bool, most: int = 1) -> None:
+    """Say every finding but the cause, or of each code and severity the first `most` unless all are wanted.
+
+    Of what is for information only one is enough. What is to be done is said once where it is the same.
+    """
     told = words.cause_finding(result)
     others = [finding for finding in result.findings if finding is not told and not words.is_without_effect(finding)]
     label = "Also found" if told else "Found"
-    first: dict[str, Finding] = {}
+    alike: dict[tuple[str, Severity], list[Finding]] = {}
     for finding in others:
-        first.setdefault(finding.code, finding)
-    shown = others if full else [*first.values()]
-    for finding in shown:
-        like = sum(other.code == finding.code for other in others) - 1
-        lead = f"{finding.code} {finding.severity.value}: "
-        more = f" (and {like} more like it; -v shows all)" if like and not full else ""
-        sheet.row(label, finding.message + more, lead=lead, lead_style=_SEVERITY_STYLES[finding.severity])
-        if told is None and not full and finding.fix and finding.severity is not Severity.INFO:
-            sheet.row("", f"to do: {finding.fix}")
-        _details(sheet, finding, full)
-        label = ""
+        alike.setdefault((finding.code, finding.severity), []).append(finding)
+    for (_, severity), group in alike.items():
+        shown = group if full else group[: 1 if severity is Severity.INFO else most]
+        with_fix = told is None and not full and severity is not Severity.INFO
+        for finding, after in zip_longest(shown, shown[1:]):
+            last = after is None
+            hidden = len(group) - len(shown)
+            more = f" (and {hidden} more like {'it' if len(shown) == 1 else 'these'}; -v shows all)"
+            said = finding.message + (more if last and hidden else "")
+            lead = f"{finding.code} {severity.value}: "
+            sheet.row(label, said, lead=lead, lead_style=_SEVERITY_STYLES[severity])
+            if with_fix and finding.fix and (last or after.fix != finding.fix):
+                sheet.row("", f"to do: {finding.fix}")
+            _details(sheet, finding, full)
+            label = ""
 
 
 def without_effect(sheet: Sheet, result: Result, full: bool) -> None:

@@ -10,7 +10,7 @@ from ckptcheck.reports.sheet import Sheet
 
 _SHOWN: Final = 8
 """The newest checkpoints that are shown unless all are wanted."""
-_HEAD: Final = ("Checkpoint", "Step", "Updates", "Schedule", "Parameters", "Size", "")
+_HEAD: Final = ("Checkpoint", "Step", "Updates", "Schedule", "Tensors", "Size", "Note")
 _COUNTERS: Final = ("updates", "schedule")
 
 

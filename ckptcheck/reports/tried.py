@@ -25,7 +25,7 @@ def fits(result: Result, but: str) -> str:
         return ""
     if told.get("raised"):
         return "the load raised"
-    held = words.series([*_held(told)])
+    held = words.joined([*_held(told)])
     if not held:
         return "nothing was held against the training"
     without = "" if told.get("loaded") else " as far as is seen without a load"
@@ -77,7 +77,7 @@ def _open(told: Entry) -> Iterator[str]:
     pairs = [one for one in _pairs(told) if one.get("file") is not None]
     if pairs and missing:
         why = "" if all(one.get("named") for one in pairs) else ", as the file has no names"
-        yield f"{words.series(missing)} not judged{why}"
+        yield f"{words.joined(missing)} not judged{why}"
 
 
 def _judged(told: Entry) -> list[str]:

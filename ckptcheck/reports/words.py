@@ -202,6 +202,11 @@ def listed(names: Sequence[Json], most: int | None, more: str = "-v shows all") 
     return f"{shown}{' ' if shown else ''}and {hidden} more" + (f" ({more})" if more else "")
 
 
+def joined(items: Sequence[str]) -> str:
+    """Return "a", "a and b", "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+
+
 def compared(counts: Compared) -> str:
     """Return how much was compared."""
     parts = (

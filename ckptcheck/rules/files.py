@@ -9,6 +9,7 @@ from ckptcheck.finding import Finding, Json, NotJudged, Place, Severity
 from ckptcheck.rules.bloat import MIN_FACTOR, Bloat, bloated
 from ckptcheck.rules.known import is_known
 from ckptcheck.rules.rule import Evidence, Rule, chosen, rule
+from ckptcheck.rules.weights_only import refused
 from ckptcheck.rules.words import KEPT, count, kept, names
 from ckptcheck.state.raw import Danger, Defect, Flaw, Member, RawTree
 
@@ -103,7 +104,9 @@ def unsafe_pickle(files: Files) -> Iterator[Evidence]:
     Fix: save tensors, numbers, strings, lists and dicts only; load files of others with `weights_only=True`.
     Limits: an error where a global can run any code, and for a release (`--for release`) where it is of any other
     package. Classes that the common trainers save are not told, in a release as a warning; code can hide in the
-    constructor of any class.
+    constructor of any class. Where all is harmless and `torch.load` refuses it nevertheless by its default since torch
+    2.6 (numbers and generators of numpy, argparse.Namespace), an info says so, of a single file only: in a trainer's
+    folder its own loader knows.
     """
     by_file: dict[str, dict[Danger, list[str]]] = {}
     for one in files.raw.globals if files.raw else ():
@@ -124,6 +127,23 @@ def unsafe_pickle(files: Files) -> Iterator[Evidence]:
             else "save plain values in place of these objects, and load with weights_only=True",
             Severity.ERROR if runs or strange else None,
         )  # fmt: skip
+    if files.raw is not None and not by_file and files.raw.container in _BY_TORCH_LOAD:
+        yield from _refused(files.raw)
+
+
+_BY_TORCH_LOAD: Final = ("torch-zip", "torch-legacy")
+"""Single files that `torch.load` reads with `weights_only=True`, where they name nothing but what it allows."""
+
+
+def _refused(raw: RawTree) -> Iterator[Evidence]:
+    if found := refused(one.name for one in raw.globals):
+        yield Evidence(
+            f"torch.load refuses the file by its default since torch 2.6, weights_only=True: it names {names(found)}",
+            Place(),
+            {"refused": kept(found)},
+            "save plain numbers (value.item()) and tensors in their place, or load it with weights_only=False",
+            Severity.INFO,
+        )
 
 
 @rule("CK105", "storage-bloat", Severity.WARNING, "raw")

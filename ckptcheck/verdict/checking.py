@@ -1,16 +1,18 @@
 """One checkpoint, verified and judged: its files, and what a resume or a release makes of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ckptcheck.comparison.survey import Survey
-from ckptcheck.errors import DamagedCheckpointError
+from ckptcheck.errors import DamagedCheckpointError, UsageError
 from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, NotJudged, Result, Verdict
 from ckptcheck.progress import Progress
 from ckptcheck.rules.stored.stored import WHY_NOT, Purpose, Stored
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import Defect, Flaw, RawTree
+from ckptcheck.verdict.asking import check_freeze
 from ckptcheck.verdict.check_question import CheckQuestion, Said
 from ckptcheck.verdict.demanded import demanded, not_in_question
 from ckptcheck.verdict.files_part import files_part
@@ -29,6 +31,7 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
     be asked.
     """
     check_purpose(question.purpose)
+    check_freeze(question.freeze)
     from ckptcheck.readers.reading import read_raw
     from ckptcheck.verdict.reading_through import read_through
     from ckptcheck.verdict.series import judge_series
@@ -100,12 +103,33 @@ def _content(checkpoint: Checkpoint, purpose: Purpose | None, survey: Survey | N
     if purpose is None:
         return Said()
     classes = tuple(guess(one) for one in checkpoint.state.optimizers)
-    stored = Stored(checkpoint, purpose, asked=question.purpose != AUTO, classes=classes, survey=survey)
+    stored = Stored(
+        checkpoint,
+        purpose,
+        asked=question.purpose != AUTO,
+        classes=classes,
+        survey=survey,
+        freeze=_contracts(question, checkpoint),
+    )
     rules = chosen(applying(STORED_RULES, purpose), question.select, question.ignore)
+    if not question.freeze:  # nobody misses a contract that was not given, but who demands it
+        rules = [one for one in rules if "freeze" not in one.needs or one.code.startswith(question.require or ("-",))]
     findings, not_judged = judged(rules, stored, WHY_NOT)
     return Said(
         findings, not_judged, {"optimizers": optimizers_part(checkpoint, {}), "memory": memory_part(checkpoint)}
     )
+
+
+def _contracts(question: CheckQuestion, checkpoint: Checkpoint) -> Mapping[str, str] | None:
+    """The freeze contracts. UsageError for a pattern that no parameter matches: a contract on nothing always holds."""
+    names = [alias for name, one in checkpoint.state.parameters.items() for alias in (name, *one.aliases)]
+    idle = [pattern for pattern in question.freeze if not any(fnmatchcase(name, pattern) for name in names)]
+    if idle and names:
+        raise UsageError(
+            f"--freeze {idle[0]}={question.freeze[idle[0]]} matches no parameter of the checkpoint; "
+            f"parameters are {', '.join(names)[:200]}"
+        )
+    return question.freeze or None
 
 
 def _compared(checkpoint: Checkpoint | None, verified: Verified, survey: Survey | None) -> Compared:

@@ -128,8 +128,11 @@ TABLES = {
     "check": {"files": FILE, "globals": GLOBAL, "optimizers": OPTIMIZER},
 }
 """The lists that a command about checkpoints always adds, and what stands in each of their rows."""
-PURPOSE = {"asked": ("auto", "resume", "release").__contains__, "judged_for": or_null(("resume", "release").__contains__),
-           "reason": said}  # fmt: skip
+PURPOSE = {
+    "asked": ("auto", "resume", "release").__contains__,
+    "judged_for": or_null(("resume", "release").__contains__),
+    "reason": said,
+}
 MEMORY = dict.fromkeys(("weights_bytes", "optimizer_bytes", "fresh_bytes", "loaded_bytes", "peak_bytes", "extra_bytes"),
                        count) | {
     "duplicates": lambda value: all(set(one) == {"what", "bytes"} for one in value),

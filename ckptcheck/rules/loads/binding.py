@@ -109,9 +109,8 @@ def _unseen(dry: DryRun, pair: Paired) -> Iterator[Unjudged]:
     classes = exchangeable(dry.built, pair)
     if classes:
         yield Unjudged(
-            f"the file numbers the parameters of optimizer {pair.place} and names none: that "
-            f"{sum(map(len, classes))} of them ({names(classes[0])}) have their own group and state and not "
-            "another one's of their shape is not shown by any shape"
+            f"the file has no names for the parameters of optimizer {pair.place}: an exchange among the "
+            f"{sum(map(len, classes))} that share their shape with another one would not be seen"
         )
 
 
@@ -155,8 +154,8 @@ def names_not_aligned(dry: DryRun) -> Iterator[Evidence]:
         classes = exchangeable(dry.built, pair)
         if classes:
             yield Evidence(
-                f"optimizer {pair.place} of the file numbers its parameters: the target's names say where a load puts "
-                f"the state, and an exchange among parameters of one shape would not be seen: "
+                f"the file has no names for the parameters of optimizer {pair.place}: the target's order says where a "
+                f"load puts the state, and an exchange among parameters of one shape would not be seen: "
                 f"{'; '.join(names(one) for one in classes[:3])}",
                 at(optimizer=pair.place),
                 {"classes": [kept(one) for one in classes[:KEPT]]},

@@ -29,6 +29,7 @@ class Stored:
         asked: whether the user said so; otherwise its content did.
         classes: what each optimizer's class can be, one for each of the state's.
         survey: what its tensors hold, element by element; None where they were not read.
+        freeze: contracts by glob over parameter names; None where none was given.
     """
 
     checkpoint: Checkpoint
@@ -36,6 +37,10 @@ class Stored:
     asked: bool = False
     classes: tuple[Guess, ...] = ()
     survey: Survey | None = None
+    freeze: Mapping[str, str] | None = None
 
 
-WHY_NOT: Final[Mapping[str, str]] = {"survey": "the tensors were not read"}
+WHY_NOT: Final[Mapping[str, str]] = {
+    "survey": "the tensors were not read",
+    "freeze": "no freeze contract was given",
+}

@@ -3,7 +3,17 @@
 from typing import Final
 
 from ckptcheck.rules.rule import Rule
-from ckptcheck.rules.stored import aliases, binding, completeness, numbers, release, schedule, second_copies, weights
+from ckptcheck.rules.stored import (
+    aliases,
+    binding,
+    completeness,
+    frozen,
+    numbers,
+    release,
+    schedule,
+    second_copies,
+    weights,
+)
 from ckptcheck.rules.stored.stored import Stored
 
 STORED_RULES: Final[tuple[Rule[Stored], ...]] = (
@@ -11,6 +21,7 @@ STORED_RULES: Final[tuple[Rule[Stored], ...]] = (
     *release.RULES,
     *binding.RULES,
     *aliases.RULES,
+    *frozen.RULES,
     *numbers.RULES,
     *second_copies.RULES,
     *schedule.RULES,

@@ -18,7 +18,7 @@ def weights_absent(stored: Stored) -> Iterator[Evidence]:
         goes_on = stored.purpose is Purpose.RESUME
         yield Evidence(
             "there are no weights in it: "
-            f"{'a training that resumes from it starts with' if goes_on else 'who loads it gets'} what the constructor makes",
+            f"{'a training that resumes starts with' if goes_on else 'who loads it gets'} what the constructor makes",
             Place(),
             {"parameters": 0},
             "save model.state_dict() with the rest, or name the whole checkpoint" if goes_on
