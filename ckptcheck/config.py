@@ -176,6 +176,8 @@ def _day(value: Any) -> str:
 
 CONTRACTS: Final = ("no-grad", "no-update", "hold", "removed", "reset")
 """What "frozen" may mean."""
+MOVES: Final = ("no-update", "hold")
+"""Contracts under which the value must rest."""
 SETTINGS: Final = ("select", "ignore", "fail-on", "require")
 LATER: Final = ("tolerance", "accept")
 """Keys that a later version will heed."""

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptcheck.config import CONTRACTS, KEYS, VERIFY, Config, load_config
+from ckptcheck.config import KEYS, VERIFY, Config, load_config
 from ckptcheck.errors import UsageError
-from ckptcheck.experiment.target import CONTRACTS as CONTRACTS_OF_TARGETS
 
 WHOLE = """
 select = ["CK2", "CK501"]
@@ -155,7 +154,3 @@ def test_a_table_that_is_none_and_text_that_is_no_utf8_are_refused(tmp_path):
 def test_an_empty_key_of_a_later_version_is_no_trouble(tmp_path):
     write(tmp_path / "ckptcheck.toml", "accept = []\ntolerance = {}")
     assert load_config(None, tmp_path).settings == {}
-
-
-def test_the_contracts_are_those_of_targets():
-    assert CONTRACTS == CONTRACTS_OF_TARGETS

@@ -15,7 +15,14 @@ from ckptcheck.rules.table import BY_CODE
 
 MISTAKE = 'optimizer.load_state_dict(state["optimizer"])'
 """The line without which the README's target fails."""
-RESULTS = {"result: pass": 0, "result: fail": 1}
+RESULTS = {
+    "result: pass": ("verify my_run.py", 0),
+    "result: fail": ("verify my_run.py", 1),
+    "result: target": ("check ckpt --target my_run.py", 1),
+}
+"""Command line and exit code of what is shown of the README's target; those that fail are without that line."""
+PREPARED = {"result: target": "save my_run.py --steps 10 -o ckpt"}
+"""What is run before."""
 CHECKPOINTS = "fixtures/checkpoints/04_hf_trainer"
 SHOWN = {
     "shown: inspect": (0, f"inspect {CHECKPOINTS}/checkpoint-2"),
@@ -53,9 +60,12 @@ def rules() -> str:
 def result(marker: str, place: Path) -> str:
     """Return what the tool says of the README's target, with or without its mistake."""
     lines = block("target").splitlines(keepends=True)
-    kept = [line for line in lines if RESULTS[marker] == 0 or MISTAKE not in line]
+    command, code = RESULTS[marker]
+    kept = [line for line in lines if code == 0 or MISTAKE not in line]
     (place / "my_run.py").write_text("".join(kept), encoding="utf-8")
-    return console("verify my_run.py", place, RESULTS[marker])
+    if marker in PREPARED:
+        console(PREPARED[marker], place, 0)
+    return console(command, place, code)
 
 
 def shown(marker: str) -> str:

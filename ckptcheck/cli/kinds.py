@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from ckptcheck.config import CONTRACTS
 from ckptcheck.state.tensor import ITEMSIZE_BYTES
 
 _SHORT_DTYPES: Final = {
@@ -14,8 +15,6 @@ _SHORT_DTYPES: Final = {
     "double": "float64", "fp8": "float8_e4m3fn", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
     "float8_e4m3": "float8_e4m3fn",
 }  # fmt: skip
-CONTRACTS: Final = ("no-grad", "no-update", "hold", "removed", "reset")
-"""What "frozen" may mean."""
 
 
 def format_name(value: str) -> str:

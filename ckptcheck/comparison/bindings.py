@@ -78,7 +78,7 @@ def _binding(place: int, left: Optimizer, right: Optimizer, match: GroupMatch) -
         stale=stale,
         left_only=tuple(sorted(members[0] - held)),
         right_only=tuple(sorted(members[1] - members[0])),
-        regrouped=_regrouped(left, right, match),
+        regrouped=regrouped(left, right, match),
         permuted=permuted,
         missing=missing,
         none_loaded=bool(missing) and len(missing) == len(with_state),
@@ -96,11 +96,12 @@ def _stale(left: Optimizer, right: Optimizer) -> Iterator[Slot]:
                 yield Slot(group, index, name)
 
 
-def _regrouped(left: Optimizer, right: Optimizer, match: GroupMatch) -> dict[str, tuple[int, int]]:
-    moved = {}
+def regrouped(left: Optimizer, right: Optimizer, match: GroupMatch) -> dict[str, tuple[int, int]]:
+    """Members of both whose group on the right does not answer to theirs on the left: (left group, right group)."""
+    moved, first = {}, left.first_groups()
     for place, group in enumerate(right.groups):
         for name in group.members:
-            was = left.group_of(name) if name is not None else None
+            was = first.get(name) if name is not None else None
             if name is not None and was is not None and match.left_of.get(place) != was:
                 moved[name] = (was, place)
     return moved

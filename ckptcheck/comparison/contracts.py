@@ -8,13 +8,12 @@ from typing import Final
 from ckptcheck.comparison.checkpoint_diff import CheckpointDiff, DiffOptions, Kind, OptimizerPair, Row
 from ckptcheck.comparison.pairs import Pair
 from ckptcheck.comparison.selection import Selection
+from ckptcheck.config import MOVES
 from ckptcheck.state.checkpoint import NameSource
 from ckptcheck.state.scalars import value_of
 from ckptcheck.state.training_state import Entry, Optimizer
 from ckptcheck.state.tree import ASIDES
 
-MOVES: Final = ("no-update", "hold")
-"""Contracts under which the value must rest."""
 COUNTER: Final = "step"
 _NEAR: Final = 1e-3
 """How close, in parts, a move must come to that of weight decay alone, to be taken for it."""
@@ -231,7 +230,8 @@ class _Holding:
             values = [right.groups[group].hyperparameters.get(key) for key in ("lr", "weight_decay")]
             rates = [entry.value for entry in values if entry is not None and isinstance(entry.value, float)]
             for count in moves if len(rates) == 2 else ():
-                factor = (1 - rates[0] * rates[1]) ** count
+                rest = 1 - rates[0] * rates[1]
+                factor = rest**count if 0 < rest < 1 and count > 0 else 1.0
                 if 0 < factor < 1 and abs(row.difference.rel_l2 - (1 - factor)) <= _NEAR * (1 - factor):
                     return float(factor)
         return None

@@ -4,14 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from json import loads
-from typing import Final
 
 from ckptcheck.comparison.groups import parse_groups
+from ckptcheck.config import MOVES
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, NONE, PRESENCE, STEP, Item, Sample
-
-MOVES: Final = ("no-update", "hold")
-"""Contracts under which the value must rest."""
 
 
 @dataclass(frozen=True, slots=True)

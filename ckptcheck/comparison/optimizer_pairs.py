@@ -70,16 +70,6 @@ def _pair_two(
     return names.paired_by
 
 
-def group_of(optimizer: Optimizer) -> dict[str, int]:
-    """The first group of each member."""
-    found: dict[str, int] = {}
-    for place, group in enumerate(optimizer.groups):
-        for member in group.members:
-            if member is not None:
-                found.setdefault(member, place)
-    return found
-
-
 def _unlike_sizes(left: Optimizer, right: Optimizer, *, members: bool) -> bool:
     """Whether the sides have another number of groups; where `members` cannot be told by name, of members too."""
     counts = [[len(group.members) for group in one.groups] for one in (left, right)]
@@ -117,7 +107,7 @@ def _pair(place: int, left: Optimizer, right: Optimizer, match: GroupMatch, pair
         pairing.pairs.extend(
             Pair("optimizer", None, key, one, other, "hyper", place, group) for key, one, other in by_key(ours, theirs)
         )
-    group_on_left, group_on_right = group_of(left), group_of(right)
+    group_on_left, group_on_right = left.first_groups(), right.first_groups()
     for name in (*left.state, *(name for name in right.state if name not in left.state)):
         home = group_on_left.get(name, group_on_right.get(name))
         pairing.pairs.extend(
@@ -140,7 +130,7 @@ def _compare_members(
 ) -> None:
     """Say who is in another group, and what stands in another order: a difference where that `binds`."""
     number, called = which
-    ours, theirs = (group_of(one) for one in optimizers)
+    ours, theirs = (one.first_groups() for one in optimizers)
     if not ours or not theirs:
         if ours or theirs:
             side = "right" if ours else "left"

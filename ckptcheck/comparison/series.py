@@ -18,7 +18,8 @@ MAX_BYTES: Final = 1 << 31
 
 _FIRST_BYTES: Final = 1 << 12
 _BLOCK_BYTES: Final = 1 << 20
-_NO_MOMENTS: Final = COUNTERS | {"mu_product", "eta", "mu"}
+_NO_MOMENTS: Final = COUNTERS | {"mu_product", "eta", "mu", "ax"}
+"""ASGD's `ax` is a copy of the weights, which bfloat16 may not move."""
 _UNAMBIGUOUS: Final = ("global_step", "global_steps", "global_iter", "num_updates", "iter_num", "iteration")
 
 

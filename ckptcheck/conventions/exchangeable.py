@@ -3,19 +3,7 @@
 from ckptcheck.conventions.target_names import signatures
 from ckptcheck.optimizers.guessing import guess
 from ckptcheck.optimizers.shapes import ShapeTest, Signature
-from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.training_state import Optimizer
-
-
-def binding_evidence(checkpoint: Checkpoint) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """For each optimizer whose names are not certain, the parameters that only their order tells apart, class by class.
-
-    Empty for an optimizer whose names are certain: there names tell.
-    """
-    return tuple(
-        () if naming.certain else exchangeable(optimizer)
-        for optimizer, naming in zip(checkpoint.state.optimizers, checkpoint.namings, strict=True)
-    )
 
 
 def exchangeable(optimizer: Optimizer) -> tuple[tuple[str, ...], ...]:

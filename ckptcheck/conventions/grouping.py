@@ -72,10 +72,6 @@ def _matrix(one: Seen) -> bool:
     return len(one.shape) >= 2
 
 
-def _vector(one: Seen) -> bool:
-    return len(one.shape) < 2
-
-
 def _bias(one: Seen) -> bool:
     return one.last == "bias"
 

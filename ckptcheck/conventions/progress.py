@@ -19,6 +19,7 @@ OTHER_KEYS: Final = (
 PROGRESS_KEYS: Final = frozenset({*STEP_KEYS, *OTHER_KEYS})
 
 _MAX_BYTES: Final = 8
+_MOST: Final = 1 << 63
 
 
 def is_counter(key: Any, value: Raw) -> bool:
@@ -31,7 +32,10 @@ def is_counter(key: Any, value: Raw) -> bool:
 
 
 def number_of(value: Raw) -> int | None:
-    """A counter as an integer; the few bytes of a one-element integer tensor are read. None for anything else."""
+    """A counter as an integer; the few bytes of a one-element integer tensor are read.
+
+    None for anything else, and for a number that 64 bits cannot hold.
+    """
     if isinstance(value, RawTensor):
         spec = value.spec
         if spec.numel != 1 or spec.nbytes > _MAX_BYTES or not spec.dtype.startswith(("int", "uint")):
@@ -39,7 +43,8 @@ def number_of(value: Raw) -> int | None:
         return int.from_bytes(value.fetch(), "little", signed=spec.dtype.startswith("int"))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if isinstance(value, int) or value.is_integer() else None
+    is_whole = isinstance(value, int) or value.is_integer()
+    return int(value) if is_whole and abs(value) < _MOST else None
 
 
 def step_of(progress: Mapping[str, Raw]) -> tuple[int | None, str]:

@@ -176,7 +176,7 @@ def _known(here: str, word: str, value: Raw, parts: Parts, models: dict[str, Raw
         return True
     if is_state_dict(value) or (word in MODEL_KEYS and _holds_models(value)):
         put(models, here, value)
-    elif rng.is_generators(value) or (word in RNG_KEYS and value is not None):
+    elif _is_generators(value) or (word in RNG_KEYS and value is not None):
         parts.generators.setdefault(0, []).append(value)
     elif rng.kind_of(word, value):
         parts.generators.setdefault(0, []).append({word: value})
@@ -187,6 +187,11 @@ def _known(here: str, word: str, value: Raw, parts: Parts, models: dict[str, Raw
     else:
         return False
     return True
+
+
+def _is_generators(value: Raw) -> bool:
+    """Whether this is a dict of generators' states, and not a whole checkpoint with one of them in it."""
+    return rng.is_generators(value) and not (isinstance(value, Mapping) and _holds_parts(value, 0))
 
 
 def _put_objects(here: str, value: Raw, is_kind: Callable[[Raw], bool], into: dict[str, Raw]) -> bool:

@@ -6,6 +6,7 @@ distributed checkpoint with all of it.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ckptcheck.conventions.files import files_of, keeps_order, stem
@@ -62,7 +63,7 @@ class TorchTune:
         for other, value in files.items():
             if other not in used:
                 put(parts.extra, stem(other), value)
-        _check_epoch(files, files[path], parts)
+        _check_epoch(raw, parts)
         return checkpoint(raw, self.name, parts, names)
 
 
@@ -188,14 +189,40 @@ def _is_texts(value: Raw) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
 
 
-def _check_epoch(files: Mapping[str, Raw], recipe: Mapping[Any, Raw], parts: Parts) -> None:
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """How many epochs the recipe's state and the weights beside it have behind them, and how many there shall be.
+
+    `total` is None where the recipe does not say.
+    """
+
+    run: int
+    of_weights: int
+    total: int | None
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the weights are of the last epoch, after which torchtune writes no recipe's state."""
+        return self.total is not None and self.of_weights == self.total and self.run + 1 == self.of_weights
+
+
+def epochs_of(raw: RawTree) -> Epochs | None:
+    """What a folder's recipe and the names of its folders `epoch_K` say; None where one of the two does not."""
+    files = files_of(raw)
+    recipe = next((value for path, value in files.items() if _RECIPE.fullmatch(path) and _is_recipe(value)), None)
+    newest = max((int(match["epoch"]) for match in filter(None, map(_EPOCH.fullmatch, files))), default=None)
+    if recipe is None or newest is None or not is_counter("epochs_run", recipe["epochs_run"]):
+        return None
+    run = number_of(recipe["epochs_run"])
+    return Epochs(run, newest + 1, number_of(recipe["total_epochs"])) if run is not None else None
+
+
+def _check_epoch(raw: RawTree, parts: Parts) -> None:
     """Say where the weights are of a later epoch than the recipe's state, as after the last one."""
-    matches = filter(None, map(_EPOCH.fullmatch, files))
-    epochs = {int(match["epoch"]) for match in matches}
-    run = number_of(recipe.get("epochs_run"))
-    if run is None or not epochs or not is_counter("epochs_run", recipe["epochs_run"]) or max(epochs) + 1 == run:
+    epochs = epochs_of(raw)
+    if epochs is None or epochs.run == epochs.of_weights:
         return
     parts.notes.append(
-        f"the weights are of epoch_{max(epochs)}, and recipe_state.pt was written after {run} epochs: torchtune writes "
-        f"none after the last epoch, and a resume would join the two"
+        f"the weights are of epoch_{epochs.of_weights - 1}, and recipe_state.pt was written after {epochs.run} epochs: "
+        "torchtune writes none after the last epoch, and a resume would join the two"
     )

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ckptcheck.config import CONTRACTS
 from ckptcheck.errors import TargetError
 from ckptcheck.experiment.run import Context, Run
 
 DEFAULT_FACTORY = "build"
-CONTRACTS = ("no-grad", "no-update", "hold", "removed", "reset")
 HOW_TO_NAME = "name a target as path/to/file.py[:factory] or package.module:factory"
 
 

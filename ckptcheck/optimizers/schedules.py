@@ -6,7 +6,7 @@ that it is told by its fields.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 Fields: TypeAlias = Mapping[str, float]
@@ -24,6 +24,7 @@ class ScheduleRow:
         keys: what its state has beside `COMMON`; of lists the name.
         marks: of these, what no other class has: they tell the class where another key is lost.
         rate: the rate at a position; None where a user's function or a history of steps makes it.
+        when: of the keys, those that are there only where a switch is on, with that switch.
         end: the field whose number is the last position that can be reached; "" where it goes on for ever.
     """
 
@@ -32,6 +33,7 @@ class ScheduleRow:
     marks: frozenset[str]
     rate: Rate | None = None
     end: str = ""
+    when: Mapping[str, str] = field(default_factory=dict)
 
 
 def _step(fields: Fields, base: float, position: int) -> float:
@@ -76,8 +78,10 @@ def _restarts(fields: Fields, base: float, _: int) -> float:
     return low + (base - low) * (1 + math.cos(math.pi * fields["T_cur"] / fields["T_i"])) / 2
 
 
-def _row(name: str, keys: str, marks: str, rate: Rate | None = None, end: str = "") -> ScheduleRow:
-    return ScheduleRow(name, frozenset(keys.split()), frozenset(marks.split()), rate, end)
+def _row(
+    name: str, keys: str, marks: str, rate: Rate | None = None, end: str = "", when: Mapping[str, str] | None = None
+) -> ScheduleRow:
+    return ScheduleRow(name, frozenset(keys.split()), frozenset(marks.split()), rate, end, when or {})
 
 
 COMMON: Final = frozenset(
@@ -87,6 +91,7 @@ COMMON: Final = frozenset(
 NEEDED: Final = frozenset({"base_lrs", "last_epoch"})
 """Of these, what every formula reads."""
 
+_CYCLED: Final = {"use_beta1": "cycle_momentum"}
 SCHEDULES: Final[tuple[ScheduleRow, ...]] = (
     _row("StepLR", "step_size gamma", "step_size", _step),
     _row("MultiStepLR", "milestones gamma", "milestones", _multi_step),
@@ -97,9 +102,9 @@ SCHEDULES: Final[tuple[ScheduleRow, ...]] = (
     _row("PolynomialLR", "total_iters power", "power", _polynomial),
     _row("CosineAnnealingWarmRestarts", "T_0 T_i T_mult eta_min T_cur", "T_0 T_i", _restarts),
     _row("OneCycleLR", "total_steps _schedule_phases _anneal_func_type cycle_momentum use_beta1",
-         "_schedule_phases", None, "total_steps"),
+         "_schedule_phases", None, "total_steps", _CYCLED),
     _row("CyclicLR", "max_lrs total_size step_ratio mode gamma scale_mode cycle_momentum use_beta1",
-         "total_size step_ratio"),
+         "total_size step_ratio", when=_CYCLED),
     _row("LambdaLR", "lr_lambdas", "lr_lambdas"),
     _row("ReduceLROnPlateau", "factor patience cooldown mode threshold threshold_mode best cooldown_counter "
          "num_bad_epochs", "threshold_mode patience"),

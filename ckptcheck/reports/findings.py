@@ -31,13 +31,18 @@ def other_findings(sheet: Sheet, result: Result, full: bool, most: int = 1) -> N
             last = after is None
             hidden = len(group) - len(shown)
             more = f" (and {hidden} more like {'it' if len(shown) == 1 else 'these'}; -v shows all)"
-            said = finding.message + (more if last and hidden else "")
+            said = _message(finding, result) + (more if last and hidden else "")
             lead = f"{finding.code} {severity.value}: "
             sheet.row(label, said, lead=lead, lead_style=_SEVERITY_STYLES[severity])
             if with_fix and finding.fix and (last or after.fix != finding.fix):
                 sheet.row("", f"to do: {finding.fix}")
             _details(sheet, finding, full)
             label = ""
+
+
+def _message(finding: Finding, result: Result) -> str:
+    """The message without the checkpoint's own path in front, which stands below."""
+    return finding.message.removeprefix(f"{words.scalar(result.parts.get('path'))}: ")
 
 
 def without_effect(sheet: Sheet, result: Result, full: bool) -> None:

@@ -23,10 +23,11 @@ def series(sheet: Sheet, result: Result, full: bool) -> None:
     sheet.gap()
     sheet.table(*_without_empty(_HEAD, [_row(one) for one in shown]))
     hidden, older = len(rows) - len(shown), result.parts.get("older_not_read")
-    said = [f"{words.counted(hidden, 'more checkpoint')}, older (-v shows all)"] if hidden else []
-    said += [f"{words.counted(older, 'older checkpoint')} not read"] if isinstance(older, int) and older else []
+    said = [f"{words.counted(hidden, 'older one')} (-v shows all)"] if hidden else []
+    if isinstance(older, int) and older:
+        said.append(f"{words.counted(older, 'older one')} that {'was' if older == 1 else 'were'} not read")
     if said:
-        sheet.say("; ".join(said))
+        sheet.say(f"and {words.joined(said)}")
     sheet.gap()
 
 

@@ -55,8 +55,14 @@ class Sheet:
         self._flow(first, rest, Text().append(self._safe(lead), style=lead_style).append(self._safe(text), style=style))
 
     def say(self, text: str, *, style: str = "", lead: str = "", lead_style: str = "") -> None:
-        """Write `text` after `lead`; what does not fit goes on below the start of `text`."""
+        """Write `text` after `lead`; what does not fit goes on below the start of `text`.
+
+        A lead that takes more than half of a line is wrapped with the text.
+        """
         first = Text().append(self._safe(lead), style=lead_style)
+        if 2 * cell_len(first.plain) > self._page.width:
+            self._flow(Text(), Text("  "), first.append(self._safe(text), style=style))
+            return
         self._flow(first, Text(" " * cell_len(first.plain)), Text(self._safe(text), style=style))
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ckptcheck.finding import Result
+from ckptcheck.finding import Json, Result
 from ckptcheck.reports import words
 from ckptcheck.reports.distances import Entry
 from ckptcheck.reports.sheet import Sheet
 
 _SHOWN: Final = 6
 """Names of parameters that were not loaded, unless all are wanted."""
+_KEPT: Final = 200
+"""Names that a result keeps at most."""
 _WITHOUT_LOAD: Final = {"CK301": "groups", "CK302": "order", "CK304": "shapes"}
 """What the rules about optimizers hold against the training where nothing was loaded."""
 _AFTER_LOAD: Final = {"CK202": "optimizer state", "CK306": "hyperparameters"}
@@ -39,9 +41,9 @@ def target(sheet: Sheet, result: Result, full: bool) -> None:
     if not isinstance(told, Mapping):
         return
     sheet.row("Target", f"{words.scalar(told.get('target'))}: {_went(told)}")
-    missing, count = told.get("parameters_not_loaded"), told.get("parameters")
+    missing = told.get("parameters_not_loaded")
     if told.get("loaded") and isinstance(missing, list) and missing:
-        of = f"{len(missing)} of {count} parameters are not in the file: "
+        of = f"{_lacking(told, missing)} not in the file: "
         sheet.row("", words.listed(missing, None if full else _SHOWN), lead=of, lead_style="yellow")
     for one in _pairs(told):
         sheet.row("", _paired(one))
@@ -72,12 +74,24 @@ def _held(told: Entry) -> Iterator[str]:
 
 def _open(told: Entry) -> Iterator[str]:
     """What was not held against it though the file has it."""
-    judged = _judged(told)
+    lacking, judged = told.get("parameters_not_loaded"), _judged(told)
+    if told.get("loaded") and isinstance(lacking, list) and lacking:
+        yield f"{_lacking(told, lacking)} not in the file"
     missing = [word for code, word in _WITHOUT_LOAD.items() if code not in judged]
     pairs = [one for one in _pairs(told) if one.get("file") is not None]
+    if bare := [words.scalar(one.get("optimizer")) for one in _pairs(told) if one.get("file") is None]:
+        yield f"the file has nothing for {f'optimizer {words.joined(bare)}' if pairs else 'the optimizer'}"
     if pairs and missing:
         why = "" if all(one.get("named") for one in pairs) else ", as the file has no names"
         yield f"{words.joined(missing)} not judged{why}"
+
+
+def _lacking(told: Entry, names: list[Json]) -> str:
+    """Return "2 of 8 parameters are"; a long list of names is bounded, and its length then says "at least"."""
+    least = "at least " if len(names) >= _KEPT else ""
+    return (
+        f"{least}{len(names)} of {words.scalar(told.get('parameters'))} parameters {'is' if len(names) == 1 else 'are'}"
+    )
 
 
 def _judged(told: Entry) -> list[str]:

@@ -36,6 +36,11 @@ def count(values: Sequence[object], one: str, many: str | None = None) -> str:
     return f"{len(values)} {one if len(values) == 1 else many or one + 's'}"
 
 
+def count_of(number: int, one: str) -> str:
+    """The same for a number: "1 element", "18 elements"."""
+    return f"{number} {one if number == 1 else one + 's'}"
+
+
 def differ(values: Sequence[object]) -> str:
     """The verb for that many: "differs" for one."""
     return "differs" if len(values) == 1 else "differ"

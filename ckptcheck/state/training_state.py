@@ -72,6 +72,20 @@ class Optimizer:
     groups: tuple[Group, ...]
     state: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Members by name, group after group; a tensor that the model does not hold is left out."""
+        return tuple(name for group in self.groups for name in group.members if name is not None)
+
+    def first_groups(self) -> dict[str, int]:
+        """The first group of each member, for who asks of many; `group_of` looks through all groups for one."""
+        found: dict[str, int] = {}
+        for place, group in enumerate(self.groups):
+            for member in group.members:
+                if member is not None:
+                    found.setdefault(member, place)
+        return found
+
     def group_of(self, parameter: str) -> int | None:
         """The first group that the parameter is a member of, or None."""
         return next((place for place, group in enumerate(self.groups) if parameter in group.members), None)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ckptcheck.config import CONTRACTS
 from ckptcheck.errors import UsageError
-from ckptcheck.experiment.target import CONTRACTS
 
 
 @dataclass(frozen=True, slots=True)

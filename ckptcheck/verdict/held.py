@@ -22,8 +22,9 @@ def held_against(dry: DryRun, loaded: TrainingState | None) -> DryRun:
 
     Raises DamagedCheckpointError where bytes are missing.
     """
-    pairs = pair_optimizers(dry.checkpoint, dry.built)
     digests = Digests()
+    found = pair_optimizers(dry.checkpoint, dry.built)
+    pairs = tuple(replace(one, file=_with_digested_groups(one.file, digests)) if one.file else one for one in found)
     renamed = [one.file for one in pairs if one.file is not None]
     state = dry.checkpoint.state
     parameters = {**state.parameters, **_tied(dry, digests)}
@@ -109,13 +110,14 @@ def _compared(file: TrainingState, pairs: tuple[Paired, ...], loaded: TrainingSt
 
 
 def _digested(optimizer: Optimizer, digests: Digests) -> Optimizer:
-    return replace(
-        optimizer,
-        groups=tuple(
-            replace(group, hyperparameters=digests.entries(group.hyperparameters)) for group in optimizer.groups
-        ),
-        state={name: digests.entries(one) for name, one in optimizer.state.items()},
-    )
+    state = {name: digests.entries(one) for name, one in optimizer.state.items()}
+    return replace(_with_digested_groups(optimizer, digests), state=state)
+
+
+def _with_digested_groups(optimizer: Optimizer, digests: Digests) -> Optimizer:
+    """A hyperparameter can be a tensor, as a learning rate of a captured graph is."""
+    groups = (replace(one, hyperparameters=digests.entries(one.hyperparameters)) for one in optimizer.groups)
+    return replace(optimizer, groups=tuple(groups))
 
 
 def _held(dry: DryRun, load: StateDiff, loaded: TrainingState, digests: Digests) -> Iterator[str]:

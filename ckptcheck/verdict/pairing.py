@@ -52,9 +52,9 @@ def _places(live: Sequence[Optimizer], stored: Sequence[Optimizer], namings: Seq
     taken: set[int] = set()
     found: list[int | None] = [None] * len(live)
     for place, one in enumerate(live):
-        names = _members(one)
+        names = set(one.members)
         shared = {
-            other: len(names & _members(stored[other]))
+            other: len(names.intersection(stored[other].members))
             for other, naming in enumerate(namings)
             if naming.certain and other not in taken
         }
@@ -87,10 +87,6 @@ def _in_order(
 def _fits(live: Optimizer, stored: Optimizer) -> bool:
     lengths = [[len(group.members) for group in side.groups] for side in (live, stored)]
     return lengths[0] == lengths[1] and live.class_name in {one.rpartition(".")[2] for one in guess(stored).names}
-
-
-def _members(optimizer: Optimizer) -> set[str]:
-    return {name for group in optimizer.groups for name in group.members if name is not None}
 
 
 def _named_by(live: Optimizer, stored: Optimizer) -> Optimizer:

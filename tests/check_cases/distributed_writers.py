@@ -169,6 +169,14 @@ def megatron_without_buckets(path: Path) -> Made:
     return path
 
 
+def megatron_slices_without_end(path: Path) -> Made:
+    """The distributed format, cut short after the slices."""
+    folder = megatron_slices(path)
+    assert isinstance(folder, Path)
+    (folder / "metadata.json").unlink()
+    return folder
+
+
 def megatron_bucketed(path: Path) -> Made:
     """The distributed optimizer of the file format: its state lies in a second file."""
     model, optimizer, _ = trained()
@@ -291,6 +299,11 @@ def torchtune(change: Change = unchanged, *, epochs: int = 2) -> Make:
     return make
 
 
+def of_epochs(run: int, total: int) -> Change:
+    """How many epochs the recipe's state has behind it, and how many there shall be."""
+    return lambda state: state.update(epochs_run=run, total_epochs=total)
+
+
 def sample(*names: str) -> Make:
     """Real files that FSDP and stable-baselines3 wrote; several are copied into one folder."""
 
@@ -333,12 +346,14 @@ def model_alone(state: State) -> None:
         del state[key]
 
 
-def fsdp_whole_without(name: str) -> Make:
-    """The real whole file without one parameter's state."""
+def fsdp_whole(without: str = "") -> Make:
+    """The real whole file, whose moments share a buffer, with a tensor for each; without one parameter's state."""
 
     def make(path: Path) -> Made:
         state = torch.load(CHECKPOINTS / "09_fsdp_ddp/fsdp1_uop1_full.pt", weights_only=False)
-        del state["optimizer"]["state"][name]
+        for one in state["optimizer"]["state"].values():
+            one |= {key: one[key].clone() for key in ("exp_avg", "exp_avg_sq")}
+        state["optimizer"]["state"].pop(without, None)
         torch.save(state, path / "whole.pt")
         return path / "whole.pt"
 
@@ -355,10 +370,11 @@ FAULTY: tuple[Faulty, ...] = (
     Faulty("torchtitan has a train state and no optimizer", torchtitan(without("optimizer")), "CK201"),
     Faulty("Fabric lacks the state of one parameter",
            fabric(without("optimizer", "state", "head.weight")), "CK202", "head.weight"),
-    Faulty("FSDP's whole file lacks the state of one parameter", fsdp_whole_without("fc.bias"), "CK202", "fc.bias"),
+    Faulty("FSDP's whole file lacks the state of one parameter", fsdp_whole(without="fc.bias"), "CK202", "fc.bias"),
     Faulty("Megatron saved no optimizer", megatron(without("optimizer")), "CK201"),
     Faulty("Megatron lacks the file of a rank", megatron(ranks=3, lost=1), "CK103"),
     Faulty("Megatron lacks the distributed optimizer's file", megatron_without_buckets, "CK103"),
+    Faulty("Megatron's distributed checkpoint lacks what is written last", megatron_slices_without_end, "CK103"),
     Faulty("Composer lacks the state of one parameter",
            composer(without("state", "optimizers", "AdamW", "state", "norm.bias")), "CK202", "norm.bias"),
     Faulty("Composer's sliced checkpoint lacks one moment",
@@ -367,12 +383,16 @@ FAULTY: tuple[Faulty, ...] = (
     Faulty("torchtune's recipe lacks the state of one parameter",
            torchtune(without("optimizer", "state", "layers.0.mlp.w2.weight")), "CK202",
            "model.layers.0.mlp.down_proj.weight", severity="warning"),
+    Faulty("torchtune's recipe is of an epoch before the newest weights", torchtune(of_epochs(2, 5), epochs=3), "CK505",
+           severity="warning"),
+    Faulty("torchtune's newest weights are lost and older ones lie beside the recipe", torchtune(of_epochs(3, 5)),
+           "CK505", severity="warning"),
 )  # fmt: skip
 LEGAL: tuple[Legal, ...] = (
     Legal("torchtitan's whole checkpoint", torchtitan()),
     Legal("torchtitan's last save of the model alone", torchtitan(model_alone)),
     Legal("Fabric's sharded checkpoint", fabric()),
-    Legal("FSDP's whole file", sample(f"{FSDP}_full.pt")),
+    Legal("FSDP's whole file, each moment in a tensor of its own", fsdp_whole()),
     Legal("FSDP's sharded files of both ranks", sample(f"{FSDP}_sharded_rank0.pt", f"{FSDP}_sharded_rank1.pt")),
     Legal("FSDP's sharded file of one rank", sample(f"{FSDP}_sharded_rank0.pt")),
     Legal("FSDP's local file of one rank", sample("09_fsdp_ddp/fsdp1_uop0_local_rank0.pt")),
@@ -384,8 +404,8 @@ LEGAL: tuple[Legal, ...] = (
     Legal("Megatron's distributed checkpoint", megatron_slices),
     Legal("Composer's file", composer()),
     Legal("Composer's sliced checkpoint", composer(sliced=True)),
-    Legal("torchtune's run in its second epoch", torchtune()),
-    Legal("torchtune's run after its last epoch", torchtune(epochs=3)),
+    Legal("torchtune's run in its second epoch", torchtune(), silent=("CK505",)),
+    Legal("torchtune's run after its last epoch", torchtune(epochs=3), silent=("CK505",)),
     Legal("an actor and critic of stable-baselines3", sample("13_sb3/sb3_sac.zip")),
     Legal("a policy of stable-baselines3", sample("13_sb3/sb3_ppo.zip")),
 )  # fmt: skip

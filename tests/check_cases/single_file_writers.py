@@ -1,13 +1,15 @@
 """Cases of writers of one file: nanoGPT, timm, fairseq, open_clip, ultralytics, mmengine, detectron2."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from tests.check_cases.case import Faulty, Legal, Make
-from tests.check_cases.training import ConvNet
+from tests.check_cases.training import ConvNet, train
 from tests.conventions import one_file_writers as written
 
 Root = dict[str, Any]
@@ -70,6 +72,25 @@ def halved_moments() -> Root:
     return {**written.ultralytics(), "ema": model.half(), "optimizer": state}
 
 
+class Detector(ConvNet):
+    """A head with the integral over its bins, which ultralytics lists and never trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dfl = nn.Module()
+        self.dfl.conv = nn.Conv2d(4, 1, 1, bias=False).requires_grad_(False)
+
+
+def detecting() -> Root:
+    """A detector's optimizer, in which the integral has a place and no state."""
+    torch.manual_seed(0)
+    model = Detector()
+    optimizer = torch.optim.AdamW(list(model.named_parameters()), lr=1e-3)
+    train(model, optimizer)
+    return {**written.ultralytics(), "ema": copy.deepcopy(model).requires_grad_(True).half(),
+            "optimizer": optimizer.state_dict()}  # fmt: skip
+
+
 FAULTY: tuple[Faulty, ...] = (
     Faulty(
         "nanoGPT: a parameter lacks its second moment",
@@ -81,7 +102,21 @@ FAULTY: tuple[Faulty, ...] = (
         "timm: no parameter has state after training",
         a_file(written.timm, lambda root: root["optimizer"]["state"].clear()),
         "CK201",
-        severity="warning",  # only an epoch says that steps were made
+    ),
+    Faulty(
+        "open_clip: no parameter has state after training",
+        a_file(written.open_clip, lambda root: root["optimizer"]["state"].clear()),
+        "CK201",
+    ),
+    Faulty(
+        "fairseq: the optimizer's state is not there and its schedule is",
+        a_file(written.fairseq, without("last_optimizer_state")),
+        "CK201",
+    ),
+    Faulty(
+        "fairseq: the schedule's state is not in the history",
+        a_file(written.fairseq, without("optimizer_history", -1, "lr_scheduler_state")),
+        "CK204",
     ),
     Faulty(
         "open_clip: half of the moments are lost",
@@ -150,6 +185,20 @@ _WRITERS = {
 
 LEGAL: tuple[Legal, ...] = (
     *(Legal(name, a_file(write), silent=BY_DESIGN) for name, write in _WRITERS.items()),
+    Legal(
+        "fairseq with a schedule that keeps nothing",
+        a_file(written.fairseq, lambda root: root["optimizer_history"][-1].update(lr_scheduler_state={})),
+        silent=("CK204",),
+    ),
+    Legal(
+        "open_clip before its first epoch",
+        a_file(written.open_clip, lambda root: (root["optimizer"]["state"].clear(), root.update(epoch=0))),
+    ),
+    Legal(
+        "ultralytics with a detection head whose integral is frozen",
+        a_file(detecting),
+        silent=("CK202",),
+    ),
     Legal("YOLOv5, whose average is a module beside the model", a_file(written.yolov5), silent=("CK204", "CK208")),
     Legal(
         "nanoGPT without its optimizer, as published",

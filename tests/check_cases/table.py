@@ -1,6 +1,7 @@
 """All cases, family by family."""
 
 from tests.check_cases import (
+    aliases,
     binding,
     completeness,
     distributed_writers,
@@ -18,6 +19,7 @@ from tests.check_cases.case import Faulty, Legal
 FAMILIES = (
     completeness,
     binding,
+    aliases,
     frozen,
     numbers,
     schedule,

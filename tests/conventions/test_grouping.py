@@ -115,6 +115,12 @@ def ultralytics(model: nn.Module) -> Groups:
     ]
 
 
+def ultralytics_8_4(model: nn.Module) -> Groups:
+    """The same groups, the biases last."""
+    biases, weights, gains = ultralytics(model)
+    return [weights, gains, biases]
+
+
 def detectron2(model: nn.Module) -> Groups:
     return [{"params": [one]} for _, one in named(model)]
 
@@ -137,8 +143,8 @@ def min_gpt(model: nn.Module) -> Groups:
 
 WRITERS: dict[str, Callable[[nn.Module], Groups]] = {
     "timm with a vision transformer": timm_vit, "the Trainer of transformers 5": trainer_5,
-    "older Trainers": trainer_of_old, "ultralytics": ultralytics, "detectron2": detectron2,
-    "minGPT": min_gpt,
+    "older Trainers": trainer_of_old, "ultralytics": ultralytics, "ultralytics 8.4": ultralytics_8_4,
+    "detectron2": detectron2, "minGPT": min_gpt,
 }  # fmt: skip
 """Those that part parameters of one shape, each by its own rule alone."""
 

@@ -238,3 +238,8 @@ def test_names_for_a_nested_optimizer_beside_a_flattened_one_are_not_counted_for
 def test_a_model_whose_child_is_called_state_is_a_model() -> None:
     found = explained({"model": {f"state.{name}": one for name, one in STATE.items()}})
     assert list(found.state.parameters) == ["state.weight", "state.bias"]
+
+
+def test_a_checkpoint_in_a_folder_is_no_dict_of_generators_though_it_holds_one():
+    root = {"state": {"model": STATE, "optimizer": GROUPS, "rng": torch.get_rng_state()}, "about": {"step": 3}}
+    assert shape(explained(root)) == {"parameters": 2, "optimizers": 1, "rng": 1, "progress": 1}

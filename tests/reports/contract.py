@@ -138,6 +138,20 @@ MEMORY = dict.fromkeys(("weights_bytes", "optimizer_bytes", "fresh_bytes", "load
     "duplicates": lambda value: all(set(one) == {"what", "bytes"} for one in value),
     "devices": lambda value: all(count(size) for size in value.values()),
 }  # fmt: skip
+TARGET = {
+    "target": said, "how": or_null(said), "loaded": lambda value: isinstance(value, bool), "raised": or_null(said),
+    "not_loaded": or_null(said), "parameters": count, "parameters_not_loaded": lambda value: all(map(said, value)),
+    "optimizers": count, "pairs": lambda value: not [one for row in value for one in _record(row, LOADED_INTO, "")],
+    "left_out": lambda value: all(map(said, value)), "judged": lambda value: all(map(code, value)),
+}  # fmt: skip
+LOADED_INTO = {"optimizer": count, "class": or_null(said), "file": or_null(count),
+               "named": lambda value: isinstance(value, bool)}  # fmt: skip
+MEMBER = {
+    "path": said, "step": or_null(count), "counters": lambda value: set(value) <= {"updates", "schedule"}
+    and all(map(number, value.values())), "parameters": or_null(count), "bytes": or_null(count),
+    "checked": lambda value: isinstance(value, bool), "damage": lambda value: all(map(said, value)),
+    "not_read": or_null(said),
+}  # fmt: skip
 RECORDS = {"diff": {"left": SIDE, "right": SIDE}, "inspect": {"layout": LAYOUT}}
 OF_WHAT_CAN_BE_READ = {"check": {"purpose": PURPOSE, "memory": MEMORY}}
 """Records that are null where the checkpoint could not be read."""
@@ -212,8 +226,24 @@ def _tables(document: Any) -> Iterator[str]:
         yield from _record(document.get(name), wanted, name)
     for name, wanted in OF_WHAT_CAN_BE_READ.get(document["command"], {}).items():
         yield from _record(document[name], wanted, name) if document.get(name) is not None else ()
+    if document["command"] == "check":
+        yield from _asked(document)
     if document["verdict"] == "pass" and document["command"] == "diff":
         yield from _same(document)
+
+
+def _asked(document: Any) -> Iterator[str]:
+    """What is there only where a target or a run's folder was named."""
+    if "target" in document:
+        yield from _record(document["target"], TARGET, "target")
+    if "series" not in document:
+        return
+    for place, row in enumerate(document["series"]):
+        yield from _record(row, MEMBER, f"series {place}")
+    if not count(document.get("older_not_read")):
+        yield f"older_not_read is {document.get('older_not_read')!r}"
+    if sum(row.get("checked") is True for row in document["series"]) > 1:
+        yield "more than one checkpoint of a run is the one that is checked"
 
 
 def _same(document: Any) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from ckptcheck.finding import Result
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.table import REPORTS
-from tests.reports.check_results import DEMANDED, FIT, INCOMPLETE, RELEASED
+from tests.reports.check_results import DEMANDED, FIT, FLOODED, INCOMPLETE, RELEASED, UNNAMED, UNTRIED
 from tests.reports.check_results import WARNED as CHECKED_WITH_WARNINGS
 from tests.reports.checkpoint_results import (
     DAMAGED,
@@ -54,6 +54,12 @@ CASES: dict[str, tuple[str, Result, Page]] = {
     "incomplete_hostile_ascii.txt": ("text", hostile(INCOMPLETE), Page(ascii_only=True)),
     "warned_80.txt": ("text", CHECKED_WITH_WARNINGS, Page(width=80)),
     "fit_80.txt": ("text", FIT, Page(width=80)),
+    "fit_40_all.txt": ("text", FIT, Page(width=40, detail=Detail.ALL)),
+    "fit_hostile_ascii.txt": ("text", hostile(FIT), Page(ascii_only=True, detail=Detail.ALL)),
+    "fit.json": ("json", FIT, Page()),
+    "unnamed_80.txt": ("text", UNNAMED, Page(width=80)),
+    "untried_80.txt": ("text", UNTRIED, Page(width=80)),
+    "flooded_80.txt": ("text", FLOODED, Page(width=80)),
     "released_quiet.txt": ("text", RELEASED, Page(detail=Detail.VERDICT)),
     "demanded_80.txt": ("text", DEMANDED, Page(width=80)),
     "different.json": ("json", DIFFERENT, Page()),

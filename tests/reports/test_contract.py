@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from ckptcheck.reports.json import document
+from tests.reports.check_results import DEMANDED, FIT, FLOODED, INCOMPLETE, RELEASED, UNNAMED, UNTRIED, WARNED
 from tests.reports.checkpoint_results import DAMAGED, DIFFERENT, GATED, INSPECTED, MATCHING, NOTHING, WHOLE
 from tests.reports.contract import breaches
 from tests.reports.results import APART, BROKEN, CLEAN, HOSTILE, NOISY, REFUSED, SAVED
 
+ROOT = Path(__file__).parents[2]
 TARGET = "ckptcheck.experiment.demo_targets:build"
 
 
@@ -29,9 +31,10 @@ def run(place: Path, *arguments: str) -> list[dict]:
 
 
 CHECKPOINTS = (DAMAGED, DIFFERENT, GATED, INSPECTED, MATCHING, NOTHING, WHOLE)
+CHECKED = (DEMANDED, FIT, FLOODED, INCOMPLETE, RELEASED, UNNAMED, UNTRIED, WARNED)
 
 
-@pytest.mark.parametrize("result", [CLEAN, APART, SAVED, NOISY, REFUSED, *CHECKPOINTS])
+@pytest.mark.parametrize("result", [CLEAN, APART, SAVED, NOISY, REFUSED, *CHECKPOINTS, *CHECKED])
 def test_a_result_by_hand_keeps_the_contract(result):
     assert breaches(json.loads(json.dumps(document(result)))) == []
 
@@ -59,6 +62,34 @@ def test_a_breach_in_a_table_of_a_checkpoint_is_seen():
         assert word in found
     passed = json.loads(json.dumps(document(DIFFERENT))) | {"verdict": "pass"}
     assert breaches(passed) == ["a pass in which something differs"]
+
+
+def test_a_breach_in_what_a_check_of_a_load_or_of_a_run_tells_is_seen():
+    broken = json.loads(json.dumps(document(UNNAMED)))
+    broken["target"]["judged"] = ["CK30"]
+    broken["target"]["pairs"][1]["class"] = ""
+    broken["series"][0]["checked"] = True
+    broken["series"][1]["counters"] = {"epochs": 3}
+    del broken["older_not_read"], broken["series"][2]["damage"]
+    found = " ".join(breaches(broken))
+    for word in (
+        "target: judged",
+        "target: pairs",
+        "series 1: counters",
+        "series 2: keys",
+        "older_not_read",
+        "more than",
+    ):
+        assert word in found
+
+
+def test_a_real_load_and_a_real_run_keep_it(place):
+    own = run(place, "save", TARGET, "--steps", "2", "-o", "mine")[0]["checkpoint"]
+    tried = run(place, "check", own, "--target", TARGET)[0]
+    run_of_two = run(place, "check", str(ROOT / "fixtures/checkpoints/04_hf_trainer"))[0]
+    assert breaches(tried) == breaches(run_of_two) == []
+    assert tried["target"]["loaded"]
+    assert len(run_of_two["series"]) == 2
 
 
 def test_a_pass_and_a_fail_of_real_training_keep_it(place):

@@ -25,6 +25,9 @@ from ckptcheck.state.tensor import TensorSpec
 
 BESIDE: Final = ("meta.pt", "common.pt", "metadata.json")
 """What frameworks keep beside the slices: Lightning, Megatron."""
+_MEGATRONS: Final = "common.pt"
+_MEGATRONS_END: Final = "metadata.json"
+"""What Megatron's own format has beside the slices: the one before they are written, the other after it."""
 MAX_METADATA_BYTES: Final = 512 << 20
 _PICKLE: Final = b"\x80"
 
@@ -73,6 +76,7 @@ class _Folder:
         metadata = parse_metadata(described.value, str(path))
         self.check_files(metadata)
         self.check_sharing(metadata)
+        self.check_end()
         self.slices.note_globals(described.globals)
         try:
             root = nested(self.leaves(metadata))
@@ -117,6 +121,12 @@ class _Folder:
         for name in self.listing.files:
             if _is_slice(name) and name not in named:
                 self.note_surplus(name)
+
+    def check_end(self) -> None:
+        """Megatron marks a whole save at its end. The slices are there, so that this need not stop the reading."""
+        if _MEGATRONS in self.listing.files and _MEGATRONS_END not in self.listing.files:
+            said = f"{_MEGATRONS_END} is not there, which Megatron writes last: it would not load the folder"
+            self.reading.defects.append(Defect(Flaw.INCOMPLETE, self.prefix.rstrip("/"), said))
 
     def check_sharing(self, metadata: DcpMetadata) -> None:
         """No writer stores two chunks as one slice."""

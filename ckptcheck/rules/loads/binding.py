@@ -11,7 +11,6 @@ from ckptcheck.rules.loads.views import (
     at,
     bound,
     displaced,
-    members,
     moved,
     refused,
     sizes,
@@ -33,7 +32,7 @@ def group_membership_mismatch(dry: DryRun) -> Iterator[Evidence | Unjudged]:
             yield _refused(dry, pair)
             continue
         # Without effect on any hyperparameter it is another order of the same training, which CK302 looks at.
-        regrouped = {name: groups for name, groups in moved(pair).items() if _matters(dry, pair, name)}
+        regrouped = {name: groups for name, groups in moved(pair).items() if _matters(dry, pair, *groups)}
         if regrouped:
             spelled = (
                 f"{name} (group {was} in the file, {now} in the target)" for name, (was, now) in regrouped.items()
@@ -51,11 +50,9 @@ def group_membership_mismatch(dry: DryRun) -> Iterator[Evidence | Unjudged]:
         yield from _unseen(dry, pair)
 
 
-def _matters(dry: DryRun, pair: Paired, name: str) -> bool:
+def _matters(dry: DryRun, pair: Paired, was: int, now: int) -> bool:
     """Whether a parameter in another group gets other hyperparameters after the load than the file has for it."""
     assert pair.file is not None
-    was, now = pair.file.group_of(name), pair.live.group_of(name)
-    assert was is not None and now is not None
     if dry.loaded_optimizers is not None:
         after = dry.loaded_optimizers[pair.place].groups[now].hyperparameters
     else:
@@ -68,8 +65,8 @@ def _matters(dry: DryRun, pair: Paired, name: str) -> bool:
 def _refused(dry: DryRun, pair: Paired) -> Evidence:
     assert pair.file is not None
     ours, theirs = sizes(pair.file), sizes(pair.live)
-    only_file = sorted(set(members(pair.file)) - set(members(pair.live))) if pair.named else []
-    only_live = sorted(set(members(pair.live)) - set(members(pair.file))) if pair.named else []
+    only_file = sorted(set(pair.file.members) - set(pair.live.members)) if pair.named else []
+    only_live = sorted(set(pair.live.members) - set(pair.file.members)) if pair.named else []
     more = [
         f"only the {side} has {names(listed)}"
         for side, listed in (("file", only_file), ("target", only_live))
@@ -93,9 +90,9 @@ def _groups(counts: Sequence[int]) -> str:
 def _new_members(dry: DryRun, pair: Paired) -> Iterator[Evidence]:
     if pair.file is None or not (pair.named and pair.exact_groups) or displaced(pair):
         return
-    known = {*members(pair.file), *pair.file.state}
-    new = [name for name in members(pair.live) if name not in known]
-    if new and len(new) < len(members(pair.live)):
+    known = {*pair.file.members, *pair.file.state}
+    new = [name for name in pair.live.members if name not in known]
+    if new and len(new) < len(pair.live.members):
         yield Evidence(
             f"the target's optimizer {pair.place} has {count(new, 'parameter')} that the file's does not have: "
             f"{names(new)}; their state begins anew",
@@ -106,7 +103,7 @@ def _new_members(dry: DryRun, pair: Paired) -> Iterator[Evidence]:
 
 
 def _unseen(dry: DryRun, pair: Paired) -> Iterator[Unjudged]:
-    classes = exchangeable(dry.built, pair)
+    classes = _of_one_shape(dry.built, pair)
     if classes:
         yield Unjudged(
             f"the file has no names for the parameters of optimizer {pair.place}: an exchange among the "
@@ -114,12 +111,12 @@ def _unseen(dry: DryRun, pair: Paired) -> Iterator[Unjudged]:
         )
 
 
-def exchangeable(state: TrainingState, pair: Paired) -> list[list[str]]:
+def _of_one_shape(state: TrainingState, pair: Paired) -> list[list[str]]:
     """Parameters of one optimizer whose shapes are equal, so that position alone says which is which."""
     if pair.file is None or pair.named or not pair.by_position:
         return []
     by_shape: dict[object, list[str]] = {}
-    for name in members(pair.live):
+    for name in pair.live.members:
         one = state.parameters.get(name)
         by_shape.setdefault(one.entry.spec if one is not None else name, []).append(name)
     return [one for one in by_shape.values() if len(one) > 1]
@@ -134,7 +131,8 @@ def parameter_order_mismatch(dry: DryRun) -> Iterator[Evidence | Unjudged]:
             found.setdefault(pair.place, displaced(pair))
         wrong = found[pair.place]
         if not wrong and dry.loaded is not None and dry.raised is None and pair.by_position and "torch" in dry.how:
-            wrong = {name: was for name, was in displaced(pair).items() if was not in members(pair.live)}
+            live = set(pair.live.members)
+            wrong = {name: was for name, was in displaced(pair).items() if was not in live}
         if wrong:
             spelled = (f"{name} gets that of {owner}" for name, owner in wrong.items())
             yield Evidence(
@@ -151,7 +149,7 @@ def parameter_order_mismatch(dry: DryRun) -> Iterator[Evidence | Unjudged]:
 def names_not_aligned(dry: DryRun) -> Iterator[Evidence]:
     """The file has no names, and the target's tell which state goes where, not which state it was."""
     for pair in dry.pairs:
-        classes = exchangeable(dry.built, pair)
+        classes = _of_one_shape(dry.built, pair)
         if classes:
             yield Evidence(
                 f"the file has no names for the parameters of optimizer {pair.place}: the target's order says where a "

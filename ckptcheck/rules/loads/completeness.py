@@ -5,7 +5,7 @@ from typing import Final
 
 from ckptcheck.finding import Severity
 from ckptcheck.rules.loads.dry_run import DryRun, Paired
-from ckptcheck.rules.loads.views import at, bound, came, file_names, members, refused, rows_of, state_came
+from ckptcheck.rules.loads.views import at, bound, came, file_names, refused, rows_of, state_came
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import completeness as runs
 from ckptcheck.rules.stored import orphans, surroundings
@@ -26,7 +26,7 @@ def optimizer_state_absent(dry: DryRun) -> Iterator[Evidence | Unjudged]:
                 return
             yield Evidence(
                 f"the target's {name} has no counterpart in the file: it starts anew",
-                at(optimizer=pair.place, parameter=next(iter(members(pair.live)), None)),
+                at(optimizer=pair.place, parameter=next(iter(pair.live.members), None)),
                 {"file_optimizers": len(dry.checkpoint.state.optimizers), "optimizers": len(dry.pairs)},
                 "save optimizer.state_dict() of every optimizer",
             )
@@ -75,8 +75,8 @@ def _lacking(dry: DryRun, pair: Paired) -> Iterator[Evidence]:
         or any(row.whole_list for row in rows_of(pair.live))
     ):
         return
-    having = [name for name, one in pair.file.state.items() if one]
-    missing = [name for name in members(pair.live) if name not in set(having) and _is_trained(dry, name)]
+    having = dict.fromkeys(name for name, one in pair.file.state.items() if one)
+    missing = [name for name in pair.live.members if name not in having and _is_trained(dry, name)]
     for lost in told_apart(missing, having)[0] if having else ():
         yield Evidence(
             f"the file has no optimizer state in the place of {lost.name}, which the target trains; "

@@ -7,7 +7,7 @@ from ckptcheck.conventions.weights import whole_shape
 from ckptcheck.finding import Json, Severity
 from ckptcheck.optimizers.shapes import ShapeTest
 from ckptcheck.rules.loads.dry_run import DryRun
-from ckptcheck.rules.loads.views import at, members, refused, rows_of
+from ckptcheck.rules.loads.views import at, refused, rows_of
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import binding as runs
 from ckptcheck.rules.stored import binding as stored
@@ -18,11 +18,11 @@ from ckptcheck.state.training_state import Entry, TrainingState
 @also(runs.trainable_parameter_in_no_group)
 def trainable_parameter_in_no_group(dry: DryRun) -> Iterator[Evidence]:
     """A parameter that the target would train is in no group of its optimizers."""
-    held = {name for optimizer in dry.now.optimizers for name in members(optimizer)}
+    held = {name for optimizer in dry.now.optimizers for name in optimizer.members}
     if not held or _loose(dry.now):
         return  # no optimizer at all, or a stale one, which CK307 tells
     left = [name for name, one in dry.now.parameters.items() if name not in held and one.requires_grad]
-    saved = {name for pair in dry.pairs if pair.file is not None and pair.named for name in members(pair.file)}
+    saved = {name for pair in dry.pairs if pair.file is not None and pair.named for name in pair.file.members}
     lost = [name for name in left if name in saved]
     for listed, severity in ((lost, Severity.ERROR), ([one for one in left if one not in saved], Severity.WARNING)):
         if listed:
@@ -116,7 +116,7 @@ def parameter_in_two_groups(dry: DryRun) -> Iterator[Evidence]:
 def stale_parameter_reference(dry: DryRun) -> Iterator[Evidence | Unjudged]:
     """An optimizer of the target holds tensors that its model does not, while parameters of the model are in none."""
     before, after = _loose(dry.built), _loose(dry.now)
-    held = {name for optimizer in dry.now.optimizers for name in members(optimizer)}
+    held = {name for optimizer in dry.now.optimizers for name in optimizer.members}
     left = [name for name, one in dry.now.parameters.items() if name not in held and one.requires_grad]
     for place, slots in after.items():
         new = [slot for slot in slots if slot not in before.get(place, [])]

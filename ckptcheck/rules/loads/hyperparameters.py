@@ -12,7 +12,7 @@ from ckptcheck.rules.loads.views import BOOKKEEPING, RATES, at, refused, rows_of
 from ckptcheck.rules.rule import Evidence, Rule, also
 from ckptcheck.rules.runs import binding as runs
 from ckptcheck.rules.runs import resume
-from ckptcheck.rules.words import count, kept, names, shown
+from ckptcheck.rules.words import brief, count, kept, names, shown
 from ckptcheck.state.raw import RawTensor
 from ckptcheck.state.training_state import Entry
 
@@ -259,8 +259,8 @@ def _jump(dry: DryRun, file: Mapping[str, Entry]) -> Iterator[Evidence]:
         now = _number(schedule.get(path)), _number(dry.loaded_optimizers[0].groups[group].hyperparameters.get("lr"))
         if None not in (*saved, *now) and saved[0] == saved[1] and now[0] != now[1]:
             yield Evidence(
-                f"after the load the optimizer's lr is {now[1]!r} and the schedule stands at {now[0]!r}, which "
-                "the file has for both: the rate jumps",
+                f"after the load the optimizer's lr is {brief(now[1])} and the schedule's {brief(now[0])}, and "
+                f"the file has {brief(saved[0])} for both: the rate jumps",
                 at(optimizer=0, group=group, key="lr"),
                 {"saved": saved[0], "optimizer": now[1], "schedule": now[0]},
                 "build the schedule before the optimizer is loaded, and load both",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ckptcheck.comparison.bindings import Binding, bindings
+from ckptcheck.comparison.bindings import Binding, bindings, regrouped
 from ckptcheck.comparison.groups import match_groups
 from ckptcheck.finding import Place
 from ckptcheck.optimizers.row import Row
@@ -63,11 +63,6 @@ def refused(dry: DryRun, pair: Paired) -> bool:
     return sizes(pair.file) != sizes(pair.live)
 
 
-def members(optimizer: Optimizer) -> list[str]:
-    """Members by name, group after group."""
-    return [name for group in optimizer.groups for name in group.members if name is not None]
-
-
 def came(dry: DryRun, section: str) -> bool:
     """Whether the load changed anything in a section."""
     if dry.loaded is None:
@@ -97,13 +92,7 @@ def moved(pair: Paired) -> dict[str, tuple[int, int]]:
     if pair.file is None or not pair.named:
         return {}
     match = match_groups([one.members for one in pair.file.groups], [one.members for one in pair.live.groups])
-    found = {}
-    for place, group in enumerate(pair.live.groups):
-        for name in group.members:
-            was = pair.file.group_of(name) if name is not None else None
-            if name is not None and was is not None and match.left_of.get(place) != was:
-                found[name] = (was, place)
-    return found
+    return regrouped(pair.file, pair.live, match)
 
 
 def displaced(pair: Paired) -> dict[str, str]:

@@ -24,10 +24,14 @@ def weights_not_loaded(dry: DryRun) -> Iterator[Evidence]:
     stored_names = file_names(dry)
     absent = [name for name in left if name not in stored_names]
     total = len(dry.built.parameters)
-    how = "after the load they are as the target built them" if dry.weights_were_tried else "they stay as built"
-    which = f"the file has none of {'it' if len(left) == 1 else 'them'}, " if len(absent) == len(left) else ""
+    one = len(left) == 1
+    how = f"after the load {'it is' if one else 'they are'} as the target built {'it' if one else 'them'}"
+    if not dry.weights_were_tried:
+        how = "it stays as built" if one else "they stay as built"
+    which = f"the file does not hold {'it' if one else 'them'}, " if len(absent) == len(left) else ""
     yield Evidence(
-        f"{len(left)} of {total} parameters of the target get no weights from the file: {names(left)}; {which}{how}",
+        f"{len(left)} of {total} parameters of the target {'gets' if one else 'get'} no weights from the file: "
+        f"{names(left)}; {which}{how}",
         at(parameter=left[0]),
         {"parameters": kept(left), "not_loaded": len(left), "of": total, "absent_from_file": kept(absent)},
         "load with strict=True, and look at the missing and unexpected keys",

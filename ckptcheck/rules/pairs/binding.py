@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import ORDER_KEY, Kind, OptimizerPair, Regrouped, Row
-from ckptcheck.comparison.optimizer_pairs import group_of
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.pairs.completeness import optimizers_apart
-from ckptcheck.rules.pairs.course import both, members_of, model_rows, state_rows, unnamed
+from ckptcheck.rules.pairs.course import both, model_rows, state_rows, unnamed
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import binding as runs
@@ -42,7 +41,7 @@ def _by_number(moved: list[Regrouped], left: Optimizer, right: Optimizer) -> lis
     """Those whose group has another number, where groups that answer to each other have not the same one."""
     if all(entry.left_group != entry.right_group for entry in moved) or len(left.groups) != len(right.groups):
         return moved
-    ours, theirs = group_of(left), group_of(right)
+    ours, theirs = left.first_groups(), right.first_groups()
     told = [
         Regrouped(name, moved[0].optimizer, group, theirs[name])
         for name, group in ours.items()
@@ -153,7 +152,7 @@ def trainable_parameter_in_no_group(pair: Pair) -> Iterator[Evidence | Unjudged]
     if reason := optimizers_apart(pair):
         yield Unjudged(reason)
         return
-    held = {name for optimizer in pair.diff.right.state.optimizers for name in members_of(optimizer)}
+    held = {name for optimizer in pair.diff.right.state.optimizers for name in optimizer.members}
     trained = pair.diff.right.state.parameters
     for one, left, _ in both(pair.diff):
         if reason := unnamed(pair.diff, one):

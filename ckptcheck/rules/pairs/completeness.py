@@ -6,7 +6,7 @@ from typing import Final
 from ckptcheck.comparison.checkpoint_diff import Kind, OptimizerPair
 from ckptcheck.finding import Place, Severity
 from ckptcheck.optimizers.table import KEPT_BESIDE, OPTIMIZERS
-from ckptcheck.rules.pairs.course import both, members_of, model_rows, state_rows
+from ckptcheck.rules.pairs.course import both, model_rows, state_rows
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import completeness as runs
@@ -57,7 +57,7 @@ def lacking(
     pair: Pair, one: OptimizerPair, right: Optimizer, lost: Mapping[str, list[str]]
 ) -> tuple[list[str], dict[str, list[str]]]:
     """Parameters that lack all their state, and those that lack some keys of it."""
-    on_right = members_of(right)
+    on_right = set(right.members)
     whole, part = [], {}
     for name, keys in lost.items():
         if name in on_right or name in right.state:
@@ -114,6 +114,9 @@ def optimizer_state_missing_for_parameter(pair: Pair) -> Iterator[Evidence | Unj
     for one, left, right in both(pair.diff):
         if _keys(left).isdisjoint(_keys(right)):
             continue  # all of it (CK201), or state of another class (CK203)
+        if reason := unpaired(one, left, right):
+            yield Unjudged(reason)
+            continue
         lost = lost_keys(pair, one)
         for name in lacking(pair, one, right, lost)[0]:
             if not has_rested(pair, name) and name not in by_contract:
@@ -138,7 +141,8 @@ def optimizer_state_partial(pair: Pair) -> Iterator[Evidence | Unjudged]:
         dropped = {key for key in _keys(left) - _keys(right) if not is_off(right, key)}
         if dropped:
             yield _dropped(one, left, right, sorted(dropped))
-        for name, keys in lacking(pair, one, right, lost_keys(pair, one))[1].items():
+        part = lacking(pair, one, right, lost_keys(pair, one))[1] if not unpaired(one, left, right) else {}
+        for name, keys in part.items():
             missing = [key for key in keys if key in _keys(right)]
             if missing:
                 yield Evidence(
@@ -147,6 +151,17 @@ def optimizer_state_partial(pair: Pair) -> Iterator[Evidence | Unjudged]:
                     {"missing_keys": kept(missing)},
                     "save every key of the optimizer's state for this parameter",
                 )
+
+
+def unpaired(one: OptimizerPair, left: Optimizer, right: Optimizer) -> str:
+    """Why nothing tells which parameter of an optimizer is which on the other side; "" where something does."""
+    counts = [len(set(side.members)) for side in (left, right)]
+    if one.paired_by != "none" or 0 in counts:
+        return ""
+    return (
+        f"optimizer {one.label or one.optimizer} has {counts[0]} parameters in the left checkpoint and {counts[1]} in "
+        "the right one, and no names that are certain on both sides: which has lost its state is not told"
+    )
 
 
 def is_off(optimizer: Optimizer, key: str) -> bool:

@@ -101,11 +101,6 @@ def both(diff: CheckpointDiff) -> Iterator[tuple[OptimizerPair, Optimizer, Optim
             yield one, diff.left.state.optimizers[one.left], diff.right.state.optimizers[one.right]
 
 
-def members_of(optimizer: Optimizer) -> set[str]:
-    """The parameters in its groups."""
-    return {name for group in optimizer.groups for name in group.members if name is not None}
-
-
 def unnamed(diff: CheckpointDiff, one: OptimizerPair) -> str:
     """Why the members of an optimizer cannot be told apart by name; "" where they surely can."""
     for side, checkpoint, place in (("left", diff.left, one.left), ("right", diff.right, one.right)):
@@ -120,6 +115,7 @@ def unnamed(diff: CheckpointDiff, one: OptimizerPair) -> str:
 def _counters(diff: CheckpointDiff) -> Iterator[Counted]:
     rows = state_rows(diff)
     for one, left, right in both(diff):
+        groups = left.first_groups()
         for name in {**left.state, **right.state}:
             row = rows.get((one.optimizer, name, COUNTER))
             sides = row.left if row else None, row.right if row else None
@@ -128,7 +124,7 @@ def _counters(diff: CheckpointDiff) -> Iterator[Counted]:
             numbers = [value_of(side) for side in sides]
             before, after = numbers
             if isinstance(before, int | float) and isinstance(after, int | float):
-                yield Counted(one.optimizer, name, before, after, left.group_of(name))
+                yield Counted(one.optimizer, name, before, after, groups.get(name))
 
 
 def _unrelated(diff: CheckpointDiff, prefixes: tuple[str, str] | None) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from ckptcheck.comparison.contracts import Broken
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.pairs.completeness import has_rested, lacking, lost_keys, optimizers_apart
-from ckptcheck.rules.pairs.course import both, members_of, unnamed
+from ckptcheck.rules.pairs.course import both, unnamed
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also, rule
 from ckptcheck.rules.runs import frozen as runs
@@ -141,8 +141,8 @@ def freeze_set_changed(pair: Pair) -> Iterator[Evidence | Unjudged]:
             yield Unjudged(reason)
             continue
         here = [entry for entry in pair.diff.regrouped if entry.optimizer == one.optimizer]
-        known, right = members_of(left), pair.diff.right.state
-        held = {name for optimizer in right.optimizers for name in members_of(optimizer)}
+        known, right = set(left.members), pair.diff.right.state
+        held = {name for optimizer in right.optimizers for name in optimizer.members}
         entered = [entry.parameter for entry in here if entry.left_group is None and entry.parameter not in known]
         gone = [
             entry.parameter for entry in here

@@ -6,14 +6,14 @@ from typing import Final, TypeAlias
 from ckptcheck.comparison.checkpoint_diff import CheckpointDiff, Kind, Row
 from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.pairs.pair import Pair
-from ckptcheck.rules.rule import Evidence, Unjudged, rule
+from ckptcheck.rules.rule import Evidence, Unjudged, also, rule
 from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.scalars import value_of
 from ckptcheck.state.tensor import TensorRef
 from ckptcheck.state.training_state import Entry, Optimizer
 
-COUNTERS: Final = frozenset({"step", "mu_product", "eta", "mu", "func_evals", "n_iter"})
-"""State that counts or follows from a count; every other tensor of a parameter's state is a moment."""
+COUNTERS: Final = frozenset({"step", "mu_product", "eta", "mu", "ax", "func_evals", "n_iter"})
+"""State that counts, follows from a count, or is a copy of the weights; every other tensor is a moment."""
 _BLOCK_BYTES: Final = 1 << 20
 
 
@@ -28,7 +28,8 @@ def stale_bytes(pair: Pair) -> Iterator[Evidence | Unjudged]:
     Example: a save that keeps a reference to the state of an earlier step; a shard left over from the save before.
     Fix: look at how the optimizer state gets into the file; resume from a checkpoint whose moments moved.
     Limits: needs a step counter that advanced, or a weight that changed beside a recorded step that did. Moments
-    that are all zero are not told, and where weights, counters and moments are all equal nothing is.
+    that are all zero are not told, and where weights, counters and moments are all equal nothing is. Of two files
+    of weights alone, told where both record a step, the right one's is later, and every weight is the same.
     """
     diff = pair.diff
     if reason := _why_not(diff):
@@ -119,4 +120,30 @@ def _why_not(diff: CheckpointDiff) -> str:
     return ""
 
 
-RULES: Final = (stale_bytes,)
+@also(stale_bytes)
+def weights_of_another_step(pair: Pair) -> Iterator[Evidence]:
+    """Two files of weights alone are of different steps and hold the same weights, byte for byte."""
+    diff = pair.diff
+    sides = (diff.left.state, diff.right.state)
+    if not _progress_advanced(diff) or any(one.optimizers for one in sides) or not _are_all_equal(diff):
+        return
+    same = [*sides[1].parameters]
+    yield Evidence(
+        f"the right checkpoint is of step {sides[1].step} and the left one of step {sides[0].step}, and all "
+        f"{len(same)} parameters are the same, byte for byte: one of the two holds the other's weights, as where best "
+        "weights were kept by reference",
+        Place(parameter=same[0]),
+        {"steps": [sides[0].step, sides[1].step], "count": len(same)},
+        "put copy.deepcopy(model.state_dict()) aside: the tensors of state_dict() go on being trained",
+    )
+
+
+def _are_all_equal(diff: CheckpointDiff) -> bool:
+    """Whether each side has the same parameters, two of them at least with more than one element, and none differs."""
+    left, right = diff.left.state.parameters, diff.right.state.parameters
+    several = [one for one in left.values() if one.entry.spec is not None and one.entry.spec.numel > 1]
+    rests = not any(row.section == "model" for row in diff.rows)
+    return diff.whole and not diff.unread and rests and left.keys() == right.keys() and len(several) > 1
+
+
+RULES: Final = (stale_bytes, weights_of_another_step)

@@ -20,6 +20,10 @@ _WIDE: Final = ("float32", "float64")
 """Dtypes in which an update of a usual size does not vanish."""
 _LEAST_RATE: Final = 1e-6
 """Rates below may round away."""
+_UNSCALED: Final = "momentum_buffer"
+"""A moment that a weight is moved by as it is, times the rate; others are divided by their size."""
+_LEAST_CHANGE: Final = 1e-7
+"""Moments that changed by less may be of rounding alone, and move no weight."""
 _MOMENTS: Final = ("exp_avg", "momentum_buffer", "exp_inf", "prev")
 """State that a gradient can turn to another sign."""
 _SLACK: Final = 1.5
@@ -159,7 +163,7 @@ def stale_parameter_reference(pair: Pair) -> Iterator[Evidence | Unjudged]:
             if name is not None and _is_in_both(pair, name) and name not in weights
             and _steps(left, name) and _steps(right, name)
         ]  # fmt: skip
-        sure = any(_got_gradient(rows, one.optimizer, name) for name in resting)
+        sure = any(_got_gradient(rows, one.optimizer, name, _rate(right, name)) for name in resting)
         stale = [name for name in resting if any((one.optimizer, name, key) in rows for key in _MOMENTS)]
         if sure and pair.diff.whole:
             yield Evidence(
@@ -182,17 +186,28 @@ def _is_in_both(pair: Pair, name: str) -> bool:
 
 def _steps(optimizer: Optimizer, name: str) -> bool:
     """Whether the rate of a parameter's group moves it."""
+    return _rate(optimizer, name) >= _LEAST_RATE
+
+
+def _rate(optimizer: Optimizer, name: str) -> float:
     place = optimizer.group_of(name)
     rate = value_of(optimizer.groups[place].hyperparameters.get("lr")) if place is not None else None
-    return isinstance(rate, float | int) and rate >= _LEAST_RATE
+    return float(rate) if isinstance(rate, float | int) else 0.0
 
 
-def _got_gradient(rows: Mapping[tuple[int, str, str], Row], optimizer: int, name: str) -> bool:
-    """Whether a moment took a gradient in: one that only decays keeps every sign and comes no farther than zero."""
+def _got_gradient(rows: Mapping[tuple[int, str, str], Row], optimizer: int, name: str, rate: float) -> bool:
+    """Whether a moment took a gradient in: one that only decays keeps every sign and comes no farther than zero.
+
+    A bias before a norm gets none but rounding, which may turn signs and moves no weight.
+    """
     for key in _MOMENTS:
         row = rows.get((optimizer, name, key))
         measured = row.difference if row is not None and row.kind is Kind.CHANGED else None
-        if measured is not None and (measured.sign_flips or (measured.rel_l2 is not None and measured.rel_l2 > 1)):
+        if measured is None or measured.max_abs is None:
+            continue
+        if measured.max_abs * (rate if key == _UNSCALED else 1.0) < _LEAST_CHANGE:
+            continue
+        if measured.sign_flips or (measured.rel_l2 is not None and measured.rel_l2 > 1):
             return True
     return False
 

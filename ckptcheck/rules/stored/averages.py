@@ -72,9 +72,8 @@ def _other_shapes(pairs: Mapping[str, tuple[Entry, Entry]]) -> Iterator[Evidence
 def _lacking(stored: Stored, pairs: Mapping[str, tuple[Entry, Entry]]) -> Iterator[Evidence]:
     parameters = stored.checkpoint.state.parameters
     trained = {name for one in stored.checkpoint.state.optimizers for name in one.state if name in parameters}
-    missing = [name for name in trained if name not in pairs]
+    missing = [name for name in parameters if name in trained and name not in pairs]
     if missing and len(pairs) >= _MIN_SHARE * len(trained):
-        missing = [name for name in parameters if name in {*missing}]
         yield Evidence(
             f"the average lacks {count(missing, 'parameter')} that the optimizer trains: {names(missing)}",
             Place(parameter=missing[0], key="ema"),

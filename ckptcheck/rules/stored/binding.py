@@ -18,7 +18,7 @@ from ckptcheck.state.training_state import Optimizer, TrainingState
 _SOURCES: Final = {
     NameSource.MODEL_ORDER: "the order of the model's file",
     NameSource.GROUPING: "a known grouping rule",
-    NameSource.TARGET: "the places in the target's groups",
+    NameSource.TARGET: "the target",
 }
 _BUILD_BY_NAME: Final = (
     "build the optimizer from model.named_parameters(): torch 2.6 and later then keep param_names in the file"
@@ -38,7 +38,7 @@ def names_not_aligned(stored: Stored) -> Iterator[Evidence]:
     if stored.purpose is not Purpose.RESUME:
         return
     for place, (optimizer, naming) in enumerate(_optimizers(stored.checkpoint)):
-        members = _members(optimizer)
+        members = optimizer.members
         if not members:
             continue
         if naming.certain:
@@ -99,7 +99,7 @@ def parameter_in_two_groups(stored: Stored) -> Iterator[Evidence]:
     Limits: two optimizers that share a parameter are no fault.
     """
     for place, optimizer in enumerate(stored.checkpoint.state.optimizers):
-        listed = Counter(_members(optimizer))
+        listed = Counter(optimizer.members)
         twice = [name for name, times in listed.items() if times > 1]
         if not twice:
             continue
@@ -140,7 +140,7 @@ def key_prefix_mismatch(stored: Stored) -> Iterator[Evidence]:
             severity=Severity.WARNING,
         )
     for place, (optimizer, naming) in enumerate(_optimizers(checkpoint)):
-        members = list(dict.fromkeys((*_members(optimizer), *optimizer.state)))
+        members = list(dict.fromkeys((*optimizer.members, *optimizer.state)))
         if not members or not _are_strangers(members, checkpoint):
             continue
         longer, prefix = _prefixed(members, naming, checkpoint.state)
@@ -190,7 +190,7 @@ def a_trainable_parameter_beside_one_that_is_stepped(stored: Stored) -> Iterator
     namings = stored.checkpoint.namings
     if not trained or not namings:
         return
-    held = {name for optimizer in state.optimizers for name in _members(optimizer)}
+    held = {name for optimizer in state.optimizers for name in optimizer.members}
     left = [name for name in trained if held.isdisjoint((name, *state.parameters[name].aliases))]
     if not left or not held:
         return
@@ -213,10 +213,6 @@ def a_trainable_parameter_beside_one_that_is_stepped(stored: Stored) -> Iterator
 
 def _optimizers(checkpoint: Checkpoint) -> Iterator[tuple[Optimizer, Naming]]:
     yield from zip(checkpoint.state.optimizers, checkpoint.namings, strict=False)
-
-
-def _members(optimizer: Optimizer) -> list[str]:
-    return [name for group in optimizer.groups for name in group.members if name is not None]
 
 
 def _held(state: TrainingState) -> set[str]:

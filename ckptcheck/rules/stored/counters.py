@@ -1,7 +1,7 @@
 """CK505 on one checkpoint: counters that no optimizer can have counted."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,9 +19,12 @@ from ckptcheck.trace.items import Item
 
 _STEP: Final = "step"
 _GATHERED: Final = frozenset(
-    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg", "momentum_buffer", "acc_delta"}
-)
-"""Moments that are zero until the first step; Adagrad's sum need not be."""
+    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg", "momentum_buffer", "acc_delta",
+     "row_var", "col_var", "variance", "prev", "ax"}
+)  # fmt: skip
+"""Moments that are zero until the first step."""
+_SUM, _FIRST_SUM = "sum", "initial_accumulator_value"
+"""Adagrad's sum, zero until the first step where its group says that it begins there."""
 _COUNTS_UPDATES: Final = frozenset({"hf-trainer"})
 """Writers whose recorded step counts optimizer steps, applied or skipped."""
 
@@ -109,14 +112,17 @@ def _has_moments(stored: Stored, place: int, counted: Counted) -> bool:
     if stored.survey is None:
         return False
     optimizer = stored.checkpoint.state.optimizers[place]
+    group = optimizer.group_of(counted.name) if counted.name else counted.group
+    given = optimizer.groups[group].hyperparameters if group is not None else {}
+    keys = _GATHERED | ({_SUM} if number_of(given.get(_FIRST_SUM)) == 0 else set())
     if counted.name:
-        return _is_warm(stored.survey, place, counted.name)
+        return _is_warm(stored.survey, place, counted.name, keys)
     members = optimizer.groups[counted.group].members
-    return any(_is_warm(stored.survey, place, name) for name in members if name is not None)
+    return any(_is_warm(stored.survey, place, name, keys) for name in members if name is not None)
 
 
-def _is_warm(survey: Survey, place: int, name: str) -> bool:
-    found = (survey.contents.get(Item("state", name, key, place)) for key in _GATHERED)
+def _is_warm(survey: Survey, place: int, name: str, keys: Collection[str]) -> bool:
+    found = (survey.contents.get(Item("state", name, key, place)) for key in keys)
     return any(one is not None and one.zeros < one.numel for one in found)
 
 

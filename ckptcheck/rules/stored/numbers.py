@@ -8,10 +8,10 @@ from ckptcheck.comparison.survey import Content, Survey
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.optimizers.table import SECOND_MOMENTS
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, rule
-from ckptcheck.rules.stored import counters, moments
+from ckptcheck.rules.stored import counters, joined, moments
 from ckptcheck.rules.stored.sentinels import is_sentinel, may_be_odd
 from ckptcheck.rules.stored.stored import Stored
-from ckptcheck.rules.words import count, kept, names
+from ckptcheck.rules.words import count, count_of, kept, names
 from ckptcheck.trace.items import Item
 
 _OF_A_ROW: Final = frozenset({"sum", "variance"})
@@ -49,10 +49,11 @@ def _odd(items: Sequence[Item], contents: Mapping[Item, Content]) -> Evidence:
     kinds = [
         f"{number} {word}" for number, word in ((one.nan, "NaN"), (one.inf, "inf"), (one.minus_inf, "-inf")) if number
     ]
-    many = f"{count(items, 'tensor')} {whose} {'holds' if len(items) == 1 else 'hold'} NaN or infinity"
+    many = f"{count(items, 'tensor')} {whose} hold NaN or infinity: {names(item.name for item in items)}; {first.name}"
+    name = f"{first.name}.{first.key}" if first.kind == "state" else f"{first.name} {whose}"
     return Evidence(
-        f"{many}: {names(item.name for item in items)}; {first.name} has {' and '.join(kinds)} of {one.numel} "
-        f"elements, the first at {_at(one.first_at)}",
+        f"{name if len(items) == 1 else many} has {' and '.join(kinds)} of {count_of(one.numel, 'element')}, the "
+        f"first at {_at(one.first_at)}",
         _place(first),
         {
             "nan": one.nan,
@@ -85,9 +86,10 @@ def negative_second_moment(stored: Stored) -> Iterator[Evidence | Unjudged]:
     for items in found.values():
         first = items[0]
         one = stored.survey.contents[first]
+        many = f"{count(items, 'parameter')}: {names(item.name for item in items)}; {first.name} has"
         yield Evidence(
-            f"{first.key} of optimizer {first.optimizer} is below zero for {count(items, 'parameter')}: "
-            f"{names(item.name for item in items)}; {first.name} has {one.negative} such elements of {one.numel}, the "
+            f"{first.key} of optimizer {first.optimizer} is below zero for "
+            f"{f'{first.name}:' if len(items) == 1 else many} {one.negative} of {count_of(one.numel, 'element')}, the "
             f"first at {_at(one.first_negative_at)}",
             _place(first),
             {
@@ -140,5 +142,6 @@ RULES: Final[tuple[Rule[Stored], ...]] = (
     moments.underflowed_second_moment,
     moments.dtype_narrowed,
     counters.step_counter_mismatch,
+    joined.optimizer_of_another_epoch,
     moments.zero_moments,
 )

@@ -134,7 +134,7 @@ def _stepped(stored: Stored, elsewhere: bool) -> tuple[Severity, str] | None:
     if elsewhere:  # a second optimizer may begin later
         return Severity.WARNING, "though another optimizer has its state"
     if state.step is not None:
-        return Severity.ERROR, f"though the checkpoint is of step {state.step} ({words})"
+        return Severity.ERROR, f"though the checkpoint is of {words or f'step {state.step}'}"
     epochs = [one.value for path, one in state.sections.get("schedule", {}).items() if path.endswith(_LAST_EPOCH)]
     if made := epochs_made(stored.checkpoint):
         return Severity.ERROR, f"though the training made {made}"
@@ -154,7 +154,7 @@ def optimizer_state_missing_for_parameter(stored: Stored) -> Iterator[Evidence |
     if always := NEVER_TRAINED.get(stored.checkpoint.convention):
         frozen |= {name for name in parameters if always.search(name)}
     found = optimizers_of(stored)
-    held = {name for one in found for name in one.keys}
+    held = {name for one in found for name in one.keys if _index(name) < 0}  # every optimizer numbers from 0
     for one in found:
         missing = [name for name in one.without if name not in frozen and name not in held]
         if not one.keys or one.is_one_state or not missing:

@@ -6,7 +6,7 @@ from typing import Final
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.rule import Evidence, Rule, rule
 from ckptcheck.rules.stored.stored import Purpose, Stored
-from ckptcheck.rules.words import names
+from ckptcheck.rules.words import count_of, names
 from ckptcheck.state.training_state import Entry, TrainingState
 
 _ARGUMENTS: Final = frozenset(
@@ -39,10 +39,10 @@ def training_state_in_release(stored: Stored) -> Iterator[Evidence]:
     if left:
         nbytes = sum(left.values())
         yield Evidence(
-            f"the release holds {names(left)}: {nbytes} bytes that only a training needs",
+            f"the release holds {names(left)}: {count_of(nbytes, 'byte')} that only a training needs",
             Place(path=path),
             {"parts": [{"part": part, "bytes": size} for part, size in left.items()], "bytes": nbytes},
-            "save the weights alone: say --for resume where a training goes on from it",
+            "save the weights alone, or say --for resume where a training goes on from it",
             Severity.ERROR if stored.asked else Severity.WARNING,
         )
     arguments = _arguments(state.sections.get("extra", {}))

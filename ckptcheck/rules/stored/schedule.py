@@ -10,7 +10,7 @@ from ckptcheck.rules.runs.resume import schedule_diverged
 from ckptcheck.rules.stored import loops, schedule_fields
 from ckptcheck.rules.stored.schedulers import Scheduler, active, expected_rates, schedulers_of
 from ckptcheck.rules.stored.stored import Purpose, Stored
-from ckptcheck.rules.words import brief
+from ckptcheck.rules.words import brief, count_of
 from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Optimizer, TrainingState
 
@@ -120,12 +120,14 @@ def _position(stored: Stored, scheduler: Scheduler) -> Iterator[Evidence]:
         step = state.step
         skipping = "scaler" in state.sections
         if step is not None and (position > step or (position < step and not skipping)):
-            yield _against(position, step, stored.checkpoint.recorded_step, "the Trainer steps it once a step")
+            recorded = f"the file records {stored.checkpoint.recorded_step}"
+            yield _against(position, step, recorded, "the Trainer steps it once a step")
         return
     updates = _updates(state)
     if updates and position > updates and position % updates == 0:
         why = "it is stepped for each micro-batch or process, or moved again at each resume"
-        yield _against(position, updates, f"{updates} updates in the optimizer's state", why, Severity.INFO)
+        recorded = f"the optimizer made {count_of(updates, 'update')}"
+        yield _against(position, updates, recorded, why, Severity.INFO)
     yield from _built_anew(scheduler, position)
 
 
@@ -137,7 +139,7 @@ def _against(position: int, step: int, recorded: str, why: str, severity: Severi
     elif position and step > position and step % position == 0:
         numbers["times"], factor = position / step, f", 1/{step // position} of it"
     return Evidence(
-        f"the schedule stands at {position}, and there is {recorded}{factor}: {why}",
+        f"the schedule stands at {position}, and {recorded}{factor}: {why}",
         Place(key="last_epoch"),
         numbers,
         "step the schedule as often as it was made for, and load its state rather than a number",
@@ -159,7 +161,8 @@ def _built_anew(scheduler: Scheduler, position: int) -> Iterator[Evidence]:
     if steps is None or scheduler.row is None or "T_cur" in scheduler.fields or not 0 < steps <= position:
         return
     yield Evidence(
-        f"the schedule stands at {position} and counts {steps:g} steps of its own: it was put there, not loaded",
+        f"the schedule stands at {position} and counts {count_of(int(steps), 'step')} of its own: it was put there, "
+        "not loaded",
         Place(key="_step_count"),
         {"position": position, "step_count": steps},
         "load the scheduler's state_dict: what else it keeps is as its constructor made it",

@@ -21,7 +21,7 @@ def lacking(scheduler: Scheduler) -> Iterator[Evidence]:
         if row is None:
             continue
         needed = row.keys if row.name == _PLATEAU else row.keys | NEEDED
-        missing = sorted(needed - one.fields)
+        missing = sorted(needed - one.fields - one.off(row))
         if missing:
             yield Evidence(
                 f"the state of the schedule {one.label or '(' + row.name + ')'} lacks {names(missing)}, which "
@@ -81,8 +81,8 @@ def _inner_position(scheduler: Scheduler, milestones: list[float]) -> Iterator[E
     expected = position - int(milestones[passed - 1]) if passed else position
     if inner.position is not None and inner.position != expected and active(inner) is not None:
         yield Evidence(
-            f"the sequence stands at {position}, so that {inner.label} should at {expected}; it stands at "
-            f"{inner.position}: the schedule within was started anew, or stepped by itself",
+            f"the sequence stands at {position}, so that {inner.label} should stand at {expected}, and it "
+            f"stands at {inner.position}: the schedule within was started anew, or stepped by itself",
             Place(key=f"{inner.place}last_epoch"),
             {"position": position, "expected": expected, "recorded": inner.position},
             "load the state of the sequence, which brings those within it",

@@ -50,7 +50,12 @@ class Scheduler:
     def row(self) -> ScheduleRow | None:
         """Its class, where its fields are exactly that one's; a user's own class has others beside them."""
         own = self.fields - COMMON
-        return next((one for one in SCHEDULES if one.keys == own), None)
+        return next((one for one in SCHEDULES if one.keys - self.off(one) == own), None)
+
+    def off(self, row: ScheduleRow) -> set[str]:
+        """Keys of a class that are not there because their switch is off."""
+        switches = {key: self.entries.get(switch) for key, switch in row.when.items()}
+        return {key for key, switch in switches.items() if switch is not None and switch.value is False}
 
     @property
     def place(self) -> str:

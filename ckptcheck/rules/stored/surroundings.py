@@ -193,9 +193,9 @@ def data_position_absent(stored: Stored) -> Iterator[Evidence | Unjudged]:
     weighed = _weighed(stored, "CK207", Severity.INFO)
     if weighed is None or any(_COUNTS_SAMPLES.search(path.lower()) for path in counters):
         return
-    told = f"only {names(counters)}" if counters else "no counter and no state of a loader"
+    told = f"all that is recorded is {names(counters)}" if counters else "it has no counter and no state of a loader"
     yield Evidence(
-        f"nothing says where in the data the training stood: {told}",
+        f"nothing says where in the data the training stood; {told}",
         Place(path=str(stored.checkpoint.raw.path)),
         {"counters": kept(counters)},
         "save the data loader's state, unless you stop between epochs only",

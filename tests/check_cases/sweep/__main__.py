@@ -5,7 +5,7 @@ import traceback
 import warnings
 from collections import Counter
 
-from tests.check_cases.sweep.judging import Alarm, alarms
+from tests.check_cases.sweep.judging import Alarm, alarms, caught
 
 
 def main() -> None:
@@ -13,8 +13,12 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--warnings", action="store_true", help="show warnings too")
+    parser.add_argument("--recall", action="store_true", help="put faults in and count those that are told")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
+    if asked.recall:
+        recall(range(asked.seed, asked.seed + asked.count))
+        return
     told: list[Alarm] = []
     for seed in range(asked.seed, asked.seed + asked.count):
         try:
@@ -36,6 +40,19 @@ def main() -> None:
     print(f"{asked.count} trainings, {sum(one.is_error for one in told)} false alarms")
     for (severity, code), count in sorted(by_kind.items()):
         print(f"  {severity:8} {code} {count}")
+
+
+def recall(seeds: range) -> None:
+    """Print how many faults of each kind are told, and each that is not."""
+    kinds: dict[str, list[tuple[bool, bool]]] = {}
+    for seed in seeds:
+        for one in caught(seed):
+            kinds.setdefault(one.done.what, []).append((one.told, one.named))
+            if not one.named:
+                said = "; ".join(f"{each.code} {each.message}" for each in one.findings if each.code in one.done.codes)
+                print(f"missed: {one.done} said: {said or 'nothing'}\n    {one.recipe}")
+    for what, found in sorted(kinds.items()):
+        print(f"{what}: {sum(told for told, _ in found)} of {len(found)} told, {sum(named for _, named in found)} named")
 
 
 if __name__ == "__main__":

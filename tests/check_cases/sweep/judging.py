@@ -1,5 +1,6 @@
 """One drawn training through every door: what is said of a healthy one."""
 
+import copy
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ import torch
 from ckptcheck import verbs
 from ckptcheck.finding import Finding, Severity
 from ckptcheck.store.save import save_run
+from tests.check_cases.sweep.draws import Draw
+from tests.check_cases.sweep.mutations import MUTATIONS, Done
 from tests.check_cases.sweep.trainings import Training
 from tests.check_cases.sweep.writing import WRITERS, as_torch_weights, as_weights, as_zip
 from tests.rules.loads import dry
@@ -72,3 +75,42 @@ def _doors(training: Training, write, folder: Path) -> Iterator[tuple[str, list[
     run.load = None
     yield "dry-run torch", dry.found(paths[-1], run)
     torch.manual_seed(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """One fault that was put into a healthy checkpoint, and what was said of it."""
+
+    done: Done
+    told: bool
+    named: bool
+    findings: tuple[Finding, ...]
+    recipe: str
+
+
+def caught(seed: int) -> Iterator[Caught]:
+    """Each fault in turn, put into the later of two checkpoints of one healthy training."""
+    training = Training(seed)
+    made = training.checkpoints()
+    before, after = made[0][1], made[-1][1]
+    for mutate in MUTATIONS:
+        draw = Draw(seed)
+        state = copy.deepcopy(after)
+        done = mutate(state, draw)
+        if done is None:
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            right = as_zip(state, Path(name) / "right")
+            findings = verbs.check(right).findings
+            if done.beside:
+                left = as_zip(before if done.beside == "earlier" else after, Path(name) / "left")
+                findings = (*findings, *verbs.diff(left, right, gate="findings").findings)
+        right_code = [one for one in findings if one.code in done.codes]
+        named = [one for one in right_code if not done.whose or _names(one, done.whose)]
+        yield Caught(done, bool(right_code), bool(named), tuple(findings), training.draw.recipe)
+
+
+def _names(finding: Finding, whose: tuple[str, ...]) -> bool:
+    listed = finding.evidence.get("parameters", [])
+    beside = listed if isinstance(listed, list) else []
+    return any(one == finding.where.parameter or one in finding.message or one in beside for one in whose)

@@ -103,8 +103,8 @@ def _one(draw: Draw, named: list[Any]) -> optim.Optimizer:
 
 def _of(draw: Draw, kind: Any, named: list[Any]) -> optim.Optimizer:
     given = OPTIMIZERS[kind](draw, kind)
-    if any(one.is_complex() for _, one in named):
-        given.pop("fused", None)
+    if any(one.is_complex() for _, one in named) or draw.said["freezing"] == "thawed":
+        given.pop("fused", None)  # which a complex parameter, added later too, cannot have
     groups = [one for _, one in named] if kind is optim.LBFGS else _groups(draw, named)
     lr = given.pop("lr", 1e-2)
     return kind(groups, lr=lr, **given)

@@ -116,13 +116,13 @@ class Training:
 
         loss = closure()
         for one in self.optimizers:
-            if self.scaler:
+            if self.scaler and _has_gradient(one):
                 self.scaler.step(one)
             elif isinstance(one, optim.LBFGS):
                 one.step(closure)
             else:
                 one.step()
-        if self.scaler:
+        if self.scaler and any(_has_gradient(one) for one in self.optimizers):
             self.scaler.update()
         self.step += 1
         self._after(float(loss.detach()))
@@ -169,3 +169,8 @@ class Training:
 
         return Run(model=self.model, optimizer=self.optimizers, step=lambda step: None, load=load,
                    scheduler=self.schedulers or None, scaler=self.scaler, ema=self.averaged)  # fmt: skip
+
+
+def _has_gradient(optimizer: optim.Optimizer) -> bool:
+    """Whether it has anything to step: a scaler refuses one that has not."""
+    return any(one.grad is not None for group in optimizer.param_groups for one in group["params"])
