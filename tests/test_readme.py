@@ -26,7 +26,7 @@ PREPARED = {"result: target": "save my_run.py --steps 10 -o ckpt"}
 CHECKPOINTS = "fixtures/checkpoints/04_hf_trainer"
 SHOWN = {
     "shown: inspect": (0, f"inspect {CHECKPOINTS}/checkpoint-2"),
-    "shown: check": (1, f"check {CHECKPOINTS}/checkpoint-2 --for release"),
+    "shown: check": (0, f"check {CHECKPOINTS}"),
     "shown: diff": (1, f"diff {CHECKPOINTS}/checkpoint-2 {CHECKPOINTS}/checkpoint-4 --top 1"),
 }
 """Exit code and command line of what is shown of kept checkpoints."""

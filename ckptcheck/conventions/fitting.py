@@ -18,9 +18,13 @@ def names_by_shape(shapes: Mapping[str, Shape]) -> dict[Shape, list[str]]:
 
 def fitting(signature: Signature, of_shape: Mapping[Shape, Sequence[str]], test: ShapeTest) -> list[str]:
     """Every parameter that state of this signature can belong to."""
+    return [name for shape in _fitting_shapes(signature, of_shape, test) for name in of_shape[shape]]
+
+
+def _fitting_shapes(signature: Signature, of_shape: Mapping[Shape, Sequence[str]], test: ShapeTest) -> list[Shape]:
     possible = test.shapes_for(signature)
     among = of_shape if possible is None else possible & of_shape.keys()
-    return [name for shape in among if test.fits(signature, shape) for name in of_shape[shape]]
+    return [shape for shape in among if test.fits(signature, shape)]
 
 
 def embed(
@@ -49,22 +53,26 @@ def by_group(
     parameter may fit indices of two groups, and indices whose state tells no shape may stand in one group only, for
     which the other groups leave the rest.
     """
-    candidates = _candidates(groups, signatures, shapes, test)
+    of_shape = names_by_shape(shapes)
+    candidates = _candidates(groups, signatures, of_shape, test)
     if candidates is None:
         return (), f"the shapes of {sum(map(len, groups))} indices do not fit the model's {len(shapes)} parameters"
     open_groups = [place for place, group in enumerate(groups) if any(not signatures.get(key) for key in group)]
     if len(open_groups) > 1:
         return (), "several groups have parameters without state, and nothing else tells which group a parameter is in"
-    told = [name for place, names in enumerate(candidates) if place not in open_groups for name in names]
+    told = [shape for place, fitted in enumerate(candidates) if place not in open_groups for shape in fitted]
     if len(set(told)) < len(told) or (open_groups and not candidates[open_groups[0]].isdisjoint(told)):
         return (), "parameters of one shape stand in several groups"
     if open_groups:
-        if len(told) > sum(len(group) for place, group in enumerate(groups) if place not in open_groups):
+        held = sum(len(group) for place, group in enumerate(groups) if place not in open_groups)
+        if sum(len(of_shape[shape]) for shape in told) > held:
             return (), "more than one assignment of the model's parameters fits the groups and the shapes"
-        candidates[open_groups[0]] = shapes.keys() - set(told)
+        candidates[open_groups[0]] = of_shape.keys() - set(told)
+    places = {name: place for place, name in enumerate(shapes)}
     found: list[str] = []
     for group, possible in zip(groups, candidates, strict=True):
-        names = embed([signatures.get(key, ()) for key in group], [n for n in shapes if n in possible], shapes, test)
+        fitted = sorted((name for shape in possible for name in of_shape[shape]), key=places.__getitem__)
+        names = embed([signatures.get(key, ()) for key in group], fitted, shapes, test)
         if not names and group:
             said = "do not fit" if names is None else "fit in more than one way"
             return (), f"the shapes of a group's indices {said} the model's parameters in order"
@@ -75,19 +83,20 @@ def by_group(
 def _candidates(
     groups: Sequence[Sequence[Any]],
     signatures: Mapping[Any, Signature],
-    shapes: Mapping[str, Shape],
+    of_shape: Mapping[Shape, Sequence[str]],
     test: ShapeTest,
-) -> list[set[str]] | None:
-    """The parameters that each group's indices with state fit; None where one fits none."""
-    of_shape = names_by_shape(shapes)
-    found: list[set[str]] = []
+) -> list[set[Shape]] | None:
+    """The shapes that each group's indices with state fit, of those that the model has; None where one fits none."""
+    known: dict[Signature, list[Shape]] = {}
+    found: list[set[Shape]] = []
     for group in groups:
-        possible: set[str] = set()
+        possible: set[Shape] = set()
         for signature in {signatures[key] for key in group if signatures.get(key)}:
-            names = fitting(signature, of_shape, test)
-            if not names:
+            if signature not in known:
+                known[signature] = _fitting_shapes(signature, of_shape, test)
+            if not known[signature]:
                 return None
-            possible.update(names)
+            possible.update(known[signature])
         found.append(possible)
     return found
 

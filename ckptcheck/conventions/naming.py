@@ -76,10 +76,18 @@ def _named(keys: Sequence[Key], given: Sequence[str], model: Weights, source: Na
         own = Stripper(given)
         bare = [model.name_of(own.strip(name)) for name in given]
         names = bare if not model.shapes or any(name in model.shapes for name in bare) else names
-    found = dict(zip(keys, names, strict=True))
+    found = _first_of_each(keys, names)
     if len(set(found.values())) < len(found) == len(set(given)):  # ties must not make one of two parameters
         found = {key: model.strip.strip(name) for key, name in zip(keys, given, strict=True)}
     return NamedMembers(found, Naming(source, certain=True, reason=reason))
+
+
+def _first_of_each(keys: Sequence[Key], names: Sequence[str]) -> dict[Key, str]:
+    """The name of each key; of one that is listed twice that of its first place, as the second took another's."""
+    found: dict[Key, str] = {}
+    for key, name in zip(keys, names, strict=True):
+        found.setdefault(key, name)
+    return found
 
 
 def is_index(key: Key) -> bool:

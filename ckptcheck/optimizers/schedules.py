@@ -79,7 +79,7 @@ def _restarts(fields: Fields, base: float, _: int) -> float:
 
 
 def _row(
-    name: str, keys: str, marks: str, rate: Rate | None = None, end: str = "", when: Mapping[str, str] | None = None
+    name: str, keys: str, marks: str, rate: Rate | None = None, end: str = "", *, when: Mapping[str, str] | None = None
 ) -> ScheduleRow:
     return ScheduleRow(name, frozenset(keys.split()), frozenset(marks.split()), rate, end, when or {})
 
@@ -102,7 +102,7 @@ SCHEDULES: Final[tuple[ScheduleRow, ...]] = (
     _row("PolynomialLR", "total_iters power", "power", _polynomial),
     _row("CosineAnnealingWarmRestarts", "T_0 T_i T_mult eta_min T_cur", "T_0 T_i", _restarts),
     _row("OneCycleLR", "total_steps _schedule_phases _anneal_func_type cycle_momentum use_beta1",
-         "_schedule_phases", None, "total_steps", _CYCLED),
+         "_schedule_phases", None, "total_steps", when=_CYCLED),
     _row("CyclicLR", "max_lrs total_size step_ratio mode gamma scale_mode cycle_momentum use_beta1",
          "total_size step_ratio", when=_CYCLED),
     _row("LambdaLR", "lr_lambdas", "lr_lambdas"),

@@ -132,13 +132,27 @@ def _fit(result: Result) -> list[str]:
         return [fits]
     if counts:
         return [f"{' and '.join(counts)}, which {'does' if errors + warnings == 1 else 'do'} not fail the check"]
+    select, ignore = (_asked(result, key) for key in ("select", "ignore"))
+    if select not in ([], ["CK"]):
+        return [f"nothing found by the rules asked for ({words.listed([*select], _CODES, more='')})"]
+    aside = f", {words.listed([*ignore], _CODES, more='')} left aside" if ignore else ""
     unjudged = any(one.code.startswith("CK2") for one in result.not_judged)
-    return [_FIT[judged_for] + (", as far as could be judged" if unjudged else "")]
+    if judged_for == "resume" and not result.compared.parameters:
+        return [f"a part of a checkpoint: there are no weights in it; nothing is wrong with what is there{aside}"]
+    return [_FIT[judged_for] + (", as far as could be judged" if unjudged else "") + aside]
+
+
+def _asked(result: Result, key: str) -> list[Json]:
+    """Which codes the rules were chosen or left out by."""
+    told = result.parts.get("asked")
+    codes = told.get(key) if isinstance(told, Mapping) else None
+    return codes if isinstance(codes, list) else []
 
 
 def _files(result: Result) -> str:
     """That nothing is wrong with the files, and no more than was held against checksums."""
-    return files.whole(result) if not any(one.code.startswith("CK1") for one in result.findings) else ""
+    told = any(one.code.startswith("CK1") and one.severity is not Severity.INFO for one in result.findings)
+    return "" if told else files.whole(result)
 
 
 def _count(result: Result, severity: Severity) -> int:

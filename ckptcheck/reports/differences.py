@@ -85,6 +85,7 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
     """Write what stands below the headline: sections first, then the largest differences, then what else to know."""
     full = page.detail is Detail.ALL
     _sides(sheet, result)
+    sheet.gap()
     other_findings(sheet, result, full, most=FEW)
     sheet.gap()
     _sections(sheet, result)

@@ -9,6 +9,8 @@ from ckptcheck.reports.sheet import Sheet
 
 _SEVERITY_STYLES: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
+_ORDER: Final = (*Severity,)
+"""The weightiest first."""
 FEW: Final = 3
 """How many findings of one code a checkpoint's text shows."""
 
@@ -20,6 +22,7 @@ def other_findings(sheet: Sheet, result: Result, full: bool, most: int = 1) -> N
     """
     told = words.cause_finding(result)
     others = [finding for finding in result.findings if finding is not told and not words.is_without_effect(finding)]
+    others.sort(key=lambda finding: _ORDER.index(finding.severity))
     label = "Also found" if told else "Found"
     alike: dict[tuple[str, Severity], list[Finding]] = {}
     for finding in others:
@@ -58,7 +61,7 @@ def _details(sheet: Sheet, finding: Finding, full: bool) -> None:
     if not full:
         return
     for lead, said in (
-        ("at ", words.place(finding.where)),
+        ("where: ", words.place(finding.where)),
         ("evidence: ", words.evidence(finding)),
         ("to do: ", finding.fix),
     ):

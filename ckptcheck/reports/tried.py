@@ -40,22 +40,24 @@ def target(sheet: Sheet, result: Result, full: bool) -> None:
     told = result.parts.get("target")
     if not isinstance(told, Mapping):
         return
-    sheet.row("Target", f"{words.scalar(told.get('target'))}: {_went(told)}")
+    sheet.row("Target", f"{words.scalar(told.get('target'))}: {_went(told, result)}")
     missing = told.get("parameters_not_loaded")
-    if told.get("loaded") and isinstance(missing, list) and missing:
+    is_told = any(one.code == "CK309" for one in result.findings)
+    if told.get("loaded") and isinstance(missing, list) and missing and (full or not is_told):
         of = f"{_lacking(told, missing)} not in the file: "
         sheet.row("", words.listed(missing, None if full else _SHOWN), lead=of, lead_style="yellow")
     for one in _pairs(told):
         sheet.row("", _paired(one))
     left_out = told.get("left_out")
     if isinstance(left_out, list) and left_out:
-        sheet.row("", words.listed(left_out, None), lead="not tried: ")
+        sheet.row("", "; ".join(words.scalar(one) for one in left_out), lead="not tried: ")
 
 
-def _went(told: Entry) -> str:
-    """How the load went, in a few words."""
-    if told.get("raised"):
-        return f"{words.scalar(told.get('how') or 'the load')} raised {words.scalar(told.get('raised'))}"
+def _went(told: Entry, result: Result) -> str:
+    """How the load went, in a few words; what it raised is not said again where a finding says it."""
+    if raised := words.scalar(told.get("raised") or ""):
+        codes = [one.code for one in result.findings if raised in one.message]
+        return f"{words.scalar(told.get('how') or 'the load')} raised {f'({codes[0]})' if codes else raised}"
     if not told.get("loaded"):
         return f"not loaded: {words.scalar(told.get('not_loaded') or 'nobody knows how')}"
     return f"loaded by {words.scalar(told.get('how'))}, in a process of its own"

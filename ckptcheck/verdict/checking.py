@@ -55,15 +55,18 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
         tried.findings[:] = told_once(content.findings, tried.findings)
         told: Json = {"asked": question.purpose, "judged_for": str(purpose) if purpose else None, "reason": reason}
         said.append(replace(content, findings=[], parts={**content.parts, "purpose": told}))
+    of_run = judge_series(path, raw, question, progress) if raw is not None else Said()
+    said.append(of_run)
     if raw is not None:
-        said.append(judge_series(path, raw, question, progress))
         raw.check_unchanged()
-    said.append(Said(not_judged=not_in_question(question, purpose)))
+    said.append(Said(not_judged=not_in_question(question, purpose, of_run="series" in of_run.parts)))
     findings = sorted((finding for one in said for finding in one.findings), key=lambda one: WEIGHTS[one.severity])
     not_judged = [*dict.fromkeys(lacking for one in said for lacking in one.not_judged)]
+    missed = demanded(not_judged, question.require, of_run.not_judged)
+    looked = purpose is not None or verified.nbytes > 0
     return Result(
         command="check",
-        verdict=_verdict(findings, not_judged, question, purpose, verified.nbytes),
+        verdict=_verdict(findings, not_judged, bool(missed), question, looked=looked),
         compared=_compared(checkpoint, verified, survey),
         findings=tuple(findings),
         not_judged=tuple(not_judged),
@@ -78,7 +81,8 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
             "optimizers": [],
             "memory": None,
             **{name: part for one in said for name, part in one.parts.items()},
-            "required": [one.code for one in demanded(not_judged, question.require)],
+            "asked": {"select": [*question.select], "ignore": [*question.ignore]},
+            "required": [one.code for one in missed],
         },
     )
 
@@ -140,7 +144,14 @@ def _compared(checkpoint: Checkpoint | None, verified: Verified, survey: Survey 
     state = checkpoint.state
     kept = (entry for one in state.optimizers for held in one.state.values() for entry in held.values())
     tensors = sum(entry.spec is not None for entry in kept)
-    return Compared(parameters=len(state.parameters), state_tensors=tensors, bytes=nbytes)
+    return Compared(parameters=len(state.parameters) or _in_models(checkpoint), state_tensors=tensors, bytes=nbytes)
+
+
+def _in_models(checkpoint: Checkpoint) -> int:
+    """Tensors of the models, where a checkpoint has several and none of them is the one that trains."""
+    fronts = tuple(f"{name}." if name else "" for name in checkpoint.models)
+    extra = checkpoint.state.sections.get("extra", {})
+    return sum(path.startswith(fronts) and one.spec is not None for path, one in extra.items()) if fronts else 0
 
 
 def _layout(raw: RawTree | None, checkpoint: Checkpoint | None) -> Json:
@@ -173,22 +184,16 @@ def _explained(raw: RawTree) -> tuple[Checkpoint | None, tuple[Defect, ...]]:
 
 
 def _verdict(
-    findings: Sequence[Finding],
-    not_judged: Sequence[NotJudged],
-    question: CheckQuestion,
-    purpose: Purpose | None,
-    verified_bytes: int,
+    findings: Sequence[Finding], not_judged: Sequence[NotJudged], missed: bool, question: CheckQuestion, *, looked: bool
 ) -> Verdict:
-    """Fail by severity, and where a demanded rule could not judge.
+    """Fail by severity, and where a demanded rule `missed` something.
 
-    A pass needs a checkpoint that is good for something or bytes that carry checksums, and a rule that looked at it.
+    A pass needs a checkpoint that is good for something or bytes that carry checksums (`looked`), and a rule that
+    looked at it.
     """
-    if any(finding.severity in FAIL_ON[question.fail_on] for finding in findings):
+    if missed or any(finding.severity in FAIL_ON[question.fail_on] for finding in findings):
         return Verdict.FAIL
-    if demanded(not_judged, question.require):
-        return Verdict.FAIL
-    looked = (purpose is not None or verified_bytes > 0) and _some_rule_judged(not_judged, question)
-    return Verdict.PASS if looked else Verdict.INCONCLUSIVE
+    return Verdict.PASS if looked and _some_rule_judged(not_judged, question) else Verdict.INCONCLUSIVE
 
 
 def _some_rule_judged(not_judged: Sequence[NotJudged], question: CheckQuestion) -> bool:

@@ -1,35 +1,55 @@
 """Whether the rules that were demanded could judge."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ckptcheck.finding import NotJudged
 from ckptcheck.rules.stored.stored import Purpose
 from ckptcheck.verdict.check_question import CheckQuestion
 
 
-def not_in_question(question: CheckQuestion, purpose: Purpose | None) -> list[NotJudged]:
+def not_in_question(question: CheckQuestion, purpose: Purpose | None, *, of_run: bool = False) -> list[NotJudged]:
     """Demanded rules that this check did not even ask, each with the reason.
 
-    `purpose` is what the checkpoint was judged for, None where it could not be read.
+    `purpose` is what the checkpoint was judged for, None where its files alone were; `of_run` says whether it was
+    chosen among the checkpoints of a run. A prefix demands the rules that the question asks, a whole code itself.
     """
     if not question.require:
         return []
-    every = _codes(*Purpose)
-    asked = _codes(purpose) if purpose is not None else every
+    every, asked = _codes(*Purpose) | _series_codes(), _codes(purpose) if purpose is not None else _codes()
+    other = _codes(*Purpose) - asked
+    asked |= _series_codes() if of_run else set()
     if question.target is not None:
         asked, every = asked | _load_codes(), every | _load_codes()
-    found = [NotJudged(one, f"it is judged as a {purpose}: no rule of that asks it") for one in every - asked]
-    found += [
-        NotJudged(one, "it was left out by --select or --ignore") for one in asked if not _is_chosen(one, question)
+    why = f"it is judged as a {purpose}: no rule of that asks it" if purpose else "the files alone were judged"
+    meant = {code for one in question.require for code in _meant(one, every, asked, purpose)}
+    found = [
+        NotJudged(one, why if one in other else "it is asked of a folder of checkpoints of one run")
+        for one in meant - asked
     ]
+    left_out = "it was left out by --select or --ignore"
+    found += [NotJudged(one, left_out) for one in meant & asked if not _is_chosen(one, question)]
     unknown = "no rule of this check has such a code" + ("" if question.target else "; some take a --target")
     found += [NotJudged(one, unknown) for one in question.require if not any(code.startswith(one) for code in every)]
-    return sorted((one for one in found if one.code.startswith(question.require)), key=lambda one: one.code)
+    return sorted(found, key=lambda one: one.code)
 
 
-def demanded(not_judged: Iterable[NotJudged], require: Sequence[str]) -> list[NotJudged]:
-    """What was demanded and not judged."""
-    return [one for one in not_judged if require and one.code.startswith(tuple(require))]
+def _meant(prefix: str, every: set[str], asked: set[str], purpose: Purpose | None) -> set[str]:
+    """The codes that a demand is for: of a prefix those that are asked, where any are and the content was judged."""
+    matched = {code for code in every if code.startswith(prefix)}
+    return matched if prefix in every or purpose is None or not matched & asked else matched & asked
+
+
+def demanded(
+    not_judged: Iterable[NotJudged], require: Sequence[str], beside: Collection[NotJudged] = ()
+) -> list[NotJudged]:
+    """What was demanded and not judged; of what was not judged `beside` the checkpoint, only what has a code in full.
+
+    A run always has checkpoints that nobody looks at any more.
+    """
+    return [
+        one for one in not_judged
+        if require and one.code.startswith(tuple(require)) and (one not in beside or one.code in require)
+    ]  # fmt: skip
 
 
 def _codes(*purposes: Purpose) -> set[str]:
@@ -39,6 +59,12 @@ def _codes(*purposes: Purpose) -> set[str]:
 
     stored = {one.code for purpose in purposes for one in applying(STORED_RULES, purpose)}
     return stored | {one.code for one in files.RULES}
+
+
+def _series_codes() -> set[str]:
+    from ckptcheck.rules.series.table import SERIES_RULES
+
+    return {one.code for one in SERIES_RULES}
 
 
 def _load_codes() -> set[str]:

@@ -7,12 +7,15 @@ from ckptcheck.errors import UsageError
 from ckptcheck.rules.rule import Rule
 from ckptcheck.rules.stored import completeness, release
 from ckptcheck.rules.stored.stored import Purpose, Stored
+from ckptcheck.rules.words import names
 from ckptcheck.state.checkpoint import Checkpoint
 
 AUTO: Final = "auto"
 PURPOSES: Final = (AUTO, *Purpose)
 """What `--for` takes."""
 _FOR_TRAINING: Final = {"schedule": "the state of a schedule", "scaler": "the state of a gradient scaler"}
+_BESIDE_WEIGHTS: Final = {"data": "a position in the data"}
+"""Sections that nobody keeps beside weights which others shall use; alone they are a part of a checkpoint."""
 _RULES_OF: Final = {Purpose.RESUME: completeness.RULES, Purpose.RELEASE: release.RULES}
 
 
@@ -32,12 +35,18 @@ def purpose_of(asked: str, checkpoint: Checkpoint) -> tuple[Purpose | None, str]
         return Purpose.RESUME, "it holds optimizer state"
     if _was_stripped(checkpoint):
         return Purpose.RELEASE, "its optimizer was taken out; say --for resume if a training goes on from it"
-    training = next((said for section, said in _FOR_TRAINING.items() if section in state.sections), None)
+    training = [said for section, said in _FOR_TRAINING.items() if section in state.sections]
+    held = bool(state.parameters or state.buffers or checkpoint.models)
+    if held:
+        training += [said for section, said in _BESIDE_WEIGHTS.items() if state.sections.get(section)]
+        training += ["the state of generators"] if state.rng else []
     if training:
-        return Purpose.RESUME, f"it holds {training}; say --for release if only its weights are wanted"
-    if not (state.parameters or state.buffers or checkpoint.models or "ema" in state.sections):
+        return Purpose.RESUME, f"it holds {training[0]}; say --for release if only its weights are wanted"
+    if not (held or "ema" in state.sections):
         return None, "it holds neither weights nor optimizer state: its files alone are judged"
-    return Purpose.RELEASE, "it holds weights only; say --for resume if a training goes on from it"
+    counters = dict.fromkeys(path.partition(".")[0] for path in state.sections.get("progress", {}))
+    what = f"weights, counters of its training ({names(counters)}) and no optimizer" if counters else "weights only"
+    return Purpose.RELEASE, f"it holds {what}; say --for resume if a training goes on from it"
 
 
 def applying(rules: Iterable[Rule[Stored]], purpose: Purpose) -> list[Rule[Stored]]:

@@ -18,11 +18,10 @@ from ckptcheck.errors import UsageError
 from ckptcheck.finding import FAIL_ON, Finding, Json, NotJudged, Result, Verdict
 from ckptcheck.progress import Progress
 from ckptcheck.state.checkpoint import Checkpoint
-from ckptcheck.state.raw import RawTree
 from ckptcheck.verdict.asking import check_freeze
+from ckptcheck.verdict.both_sides import judge_side, told_once
 from ckptcheck.verdict.difference_rows import difference_rows
 from ckptcheck.verdict.inspection import layout_of
-from ckptcheck.verdict.members import verify_members
 
 if TYPE_CHECKING:
     from ckptcheck.rules.pairs.pair import Pair
@@ -55,12 +54,13 @@ class Judged:
     """Findings about both sides, and what could not be judged; empty where content gates.
 
     `why_not` says why the two cannot be judged as an earlier and a later checkpoint of one training; "" where they
-    can, or no such rule was asked for.
+    can, or no such rule was asked for. `released` says that the right one was judged as a release; "" where it was not.
     """
 
     findings: tuple[Finding, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
     why_not: str = ""
+    released: str = ""
 
 
 def diff_files(left: Path, right: Path, options: DiffOptions, gate: Gate, progress: Progress | None = None) -> Result:
@@ -132,7 +132,7 @@ def result_of(diff: CheckpointDiff, options: DiffOptions, gate: Gate, judged: Ju
         "groups": [asdict(one) for one in diff.regrouped],
         "differences": difference_rows(diff),
         "not_compared": [*diff.not_compared],
-        "notes": [*diff.notes],
+        "notes": [*diff.notes, *([judged.released] if judged.released else [])],
     }
     return Result(
         command="diff",
@@ -169,14 +169,19 @@ def _judged(diff: CheckpointDiff, options: DiffOptions, gate: Gate, progress: Pr
     from ckptcheck.rules.pairs.table import PAIR_RULES
     from ckptcheck.rules.rule import chosen, judged
 
-    pair = pair_of(diff, options, gate.freeze)
-    sides = [_files(name, side.raw, gate, progress) for name, side in (("left", diff.left), ("right", diff.right))]
+    pairs = pair_of(diff, options, gate.freeze)  # before all is read: a contract on nothing is said at once
+    left, right = (
+        judge_side(name, side, gate.select, gate.ignore, progress)
+        for name, side in (("left", diff.left), ("right", diff.right))
+    )
+    pair = replace(pairs, surveys=(left.survey, right.survey))
     rules = chosen(PAIR_RULES, gate.select, gate.ignore)
     findings, not_judged = judged(rules, pair, WHY_NOT)
     return Judged(
-        (*(finding for found, _ in sides for finding in found), *findings),
-        (*(one for _, lacking in sides for one in lacking), *not_judged),
+        (*left.files, *right.files, *findings, *told_once(left.numbers, right.numbers)),
+        (*left.not_judged, *right.not_judged, *not_judged),
         pair.course.why_not if any(not one.code.startswith(FILE_FAMILY) for one in rules) else "",
+        pair.released,
     )
 
 
@@ -195,22 +200,6 @@ def pair_of(diff: CheckpointDiff, options: DiffOptions, freeze: Mapping[str, str
             f"parameters are {known[:200] or 'unknown'}"
         )
     return Pair(diff, held.broken, held.not_held, held.contracts)
-
-
-def _files(
-    side: str, raw: RawTree, gate: Gate, progress: Progress | None
-) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
-    """What the file rules say of one side; places and reasons name the side."""
-    from ckptcheck.rules.files import judge_files
-
-    defects = verify_members(raw, progress).defects
-    findings, not_judged = judge_files(raw, None, defects, gate.select, gate.ignore)
-    placed = (replace(one, where=replace(one.where, path=_path(raw, one.where.path))) for one in findings)
-    return tuple(placed), tuple(NotJudged(one.code, f"{side}: {one.reason}") for one in not_judged)
-
-
-def _path(raw: RawTree, file: str | None) -> str:
-    return str(raw.path / file) if file else str(raw.path)
 
 
 def _side(checkpoint: Checkpoint, section: str) -> Json:

@@ -3,7 +3,8 @@
     python -m tests.benchmarks.bench_check [--megabytes N] [--turns N]
 
 Makes 0.8 GB of model and Adam state in a temporary folder: one file of torch, and a folder with the weights as
-safetensors beside an optimizer.pt; then 20,000 tensors of one file. Every figure is the whole process, start included,
+safetensors beside an optimizer.pt; then 20,000 tensors of one file, in one param group and in a group for every
+parameter. Every figure is the whole process, start included,
 the best of some turns taken one after the other; peak memory is the process's own. The peers are one pass through the
 page cache (`cat` to nothing) and `cmp` of the file with a copy, in the same run.
 """
@@ -35,7 +36,8 @@ torch.save(optimizer.state_dict(), f"{folder}/parts/optimizer.pt")
 MAKE_MANY = """
 import sys, torch
 model = torch.nn.ModuleDict({f"l{i}": torch.nn.Linear(8, 8) for i in range(2_500)})
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+groups = [{"params": [one]} for one in model.parameters()] if sys.argv[2] == "each" else model.parameters()
+optimizer = torch.optim.AdamW(groups, lr=1e-3)
 for parameter in model.parameters():
     parameter.grad = torch.randn_like(parameter)
 optimizer.step()
@@ -90,9 +92,10 @@ def main() -> None:
         show_check("one file of torch", folder / "whole.pt", [folder / "whole.pt"], options.turns)
         parts = sorted((folder / "parts").iterdir())
         show_check("safetensors beside optimizer.pt", folder / "parts", parts, options.turns)
-        many = folder / "many.pt"
-        make(MAKE_MANY, many)
-        show_check("20,000 tensors", many, [many], options.turns)
+        for groups, said in (("one", "20,000 tensors"), ("each", "20,000 tensors, a group for every parameter")):
+            many = folder / f"{groups}.pt"
+            make(MAKE_MANY, many, groups)
+            show_check(said, many, [many], options.turns)
 
 
 if __name__ == "__main__":

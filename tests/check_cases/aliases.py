@@ -38,8 +38,8 @@ def by_reference(weights: State) -> State:
     return weights
 
 
-def two_saves(keep: Callable[[State], State]) -> Callable[[Path], tuple[Path, Path]]:
-    """The weights of steps 3 and 6, put aside by `keep` and written at the end."""
+def two_saves(keep: Callable[[State], State], *, last_step: int = 6) -> Callable[[Path], tuple[Path, Path]]:
+    """The weights of steps 3 and 6, put aside by `keep` and written at the end, and the steps that they say."""
 
     def make(folder: Path) -> tuple[Path, Path]:
         torch.manual_seed(0)
@@ -49,7 +49,7 @@ def two_saves(keep: Callable[[State], State]) -> Callable[[Path], tuple[Path, Pa
         best = keep(model.state_dict())
         train(model, optimizer, seed=1)
         return (put(folder, {"model": best, "step": 3}, "best.pt"),
-                put(folder, {"model": model.state_dict(), "step": 6}, "last.pt"))  # fmt: skip
+                put(folder, {"model": model.state_dict(), "step": last_step}, "last.pt"))  # fmt: skip
 
     return make
 
@@ -102,6 +102,24 @@ def a_shared_map(state: State) -> None:
         one |= {f"state{place}": torch.full(shape, 3, dtype=torch.uint8) for place in (1, 2)}
         one |= {f"qmap{place + 1}": each for place, each in enumerate(maps)}
         one.update({f"absmax{place}": torch.ones(1) for place in (1, 2)}, step=3)
+    for group in state["optimizer"]["param_groups"]:
+        for key in (
+            "amsgrad",
+            "maximize",
+            "foreach",
+            "capturable",
+            "differentiable",
+            "fused",
+            "decoupled_weight_decay",
+        ):
+            del group[key]
+        group |= {"alpha": 0.0, "t_alpha": None, "t_beta3": None}
+
+
+def models_of_equal_rank(state: State) -> None:
+    """A critic and its target beside each other, none of which is the model, each in tensors of its own."""
+    state["target_critic"] = copy.deepcopy(state["model"])
+    state["critic"] = state.pop("model")
 
 
 class WithNothing(Mlp):
@@ -137,6 +155,7 @@ LEGAL: tuple[Legal, ...] = (
     Legal("an average that has not begun, in tensors of its own",
           changed(lambda state: state.update(ema=copy.deepcopy(state["model"]))), silent=_SILENT),
     Legal("the same weights under two names of the model", changed(kept_by_sgd), silent=_SILENT),
+    Legal("a critic and its target, neither of which is the chief", changed(models_of_equal_rank), silent=_SILENT),
     Legal("one step counter for all parameters", changed(one_step_for_all), silent=_SILENT),
     Legal("moments that are slices of one flat buffer", changed(one_flat_buffer), silent=_SILENT),
     Legal("moments that are one number, expanded", changed(an_expanded_number), silent=_SILENT),
@@ -144,4 +163,5 @@ LEGAL: tuple[Legal, ...] = (
     Legal("moments of a parameter without elements", changed(lambda _: None, model=WithNothing()), silent=_SILENT),
     Legal("tied weights and their moments", changed(lambda _: None, model=Tied()), silent=_SILENT),
     Legal("weights of an earlier step that were copied", two_saves(copy.deepcopy), silent=("CK106",)),
+    Legal("the weights of one step under two names", two_saves(by_reference, last_step=3), silent=("CK106",)),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from tests.check_cases import (
     schedule,
     series,
     single_file_writers,
+    swept,
     writers,
 )
 from tests.check_cases.case import Faulty, Legal
@@ -29,6 +30,7 @@ FAMILIES = (
     single_file_writers,
     distributed_writers,
     loads,
+    swept,
 )
 """Modules with `FAULTY` and `LEGAL`."""
 

@@ -241,5 +241,5 @@ def test_a_model_whose_child_is_called_state_is_a_model() -> None:
 
 
 def test_a_checkpoint_in_a_folder_is_no_dict_of_generators_though_it_holds_one():
-    root = {"state": {"model": STATE, "optimizer": GROUPS, "rng": torch.get_rng_state()}, "about": {"step": 3}}
+    root = {"state": {"model": STATE, "optimizer": GROUPS, "rng": torch.get_rng_state()}, "meta": {"step": 3}}
     assert shape(explained(root)) == {"parameters": 2, "optimizers": 1, "rng": 1, "progress": 1}

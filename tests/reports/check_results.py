@@ -28,6 +28,7 @@ _PARTS = {
                        {"what": "unused by any tensor", "bytes": 9}],
         "devices": {"cuda:0": 2_400_000_000, "cpu": 100},
     },
+    "asked": {"select": ["CK"], "ignore": []},
     "required": [],
 }  # fmt: skip
 INCOMPLETE = Result(

@@ -231,6 +231,7 @@ WHOLE = Result(
         "purpose": None,
         "optimizers": [],
         "memory": None,
+        "asked": {"select": ["CK"], "ignore": []},
         "required": [],
     },
 )
@@ -243,7 +244,7 @@ DAMAGED = Result(
     ),
     not_judged=(NotJudged("CK104", "the checkpoint could not be read"),),
     parts={"path": "step_10.pt", "layout": None, "files": [], "globals": [], "verified_bytes": 0, "purpose": None,
-           "optimizers": [], "memory": None, "required": []},
+           "optimizers": [], "memory": None, "asked": {"select": ["CK"], "ignore": []}, "required": []},
 )  # fmt: skip
 
 

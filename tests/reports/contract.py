@@ -152,7 +152,8 @@ MEMBER = {
     "checked": lambda value: isinstance(value, bool), "damage": lambda value: all(map(said, value)),
     "not_read": or_null(said),
 }  # fmt: skip
-RECORDS = {"diff": {"left": SIDE, "right": SIDE}, "inspect": {"layout": LAYOUT}}
+ASKED = {"select": lambda value: all(map(said, value)), "ignore": lambda value: all(map(said, value))}
+RECORDS = {"diff": {"left": SIDE, "right": SIDE}, "inspect": {"layout": LAYOUT}, "check": {"asked": ASKED}}
 OF_WHAT_CAN_BE_READ = {"check": {"purpose": PURPOSE, "memory": MEMORY}}
 """Records that are null where the checkpoint could not be read."""
 RUN = {"name": said, "status": said, "seconds": number, "training_s": number, "recording_s": number}

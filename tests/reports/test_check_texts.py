@@ -89,6 +89,17 @@ def test_a_load_that_raised_does_not_fit_though_its_finding_was_ignored():
     assert first(tried(loaded=False, raised="KeyError: 'ema'")) == "PASS  the load raised; the files are whole"
 
 
+def test_what_the_load_raised_and_did_not_load_is_said_once():
+    raised, lost = "KeyError: 'ema'", ["base.weight"]
+    both = tried(FLOODED, raised=raised, parameters_not_loaded=lost)
+    assert "the target's own load raised (CK601)\n" in render(both, Page())
+    assert f"the target's own load raised {raised}\n" in render(replace(both, findings=()), Page())
+    error = Finding("CK309", "weights-not-loaded", Severity.ERROR, "base.weight gets no weights", Place())
+    assert "parameters is not in the file" not in render(replace(tried(parameters_not_loaded=lost), findings=(error,)),
+                                                         Page(width=300)).partition("Target")[2]  # fmt: skip
+    assert "1 of 4 parameters is not in the file: base.weight" in render(tried(parameters_not_loaded=lost), Page(300))
+
+
 def test_an_error_that_does_not_fail_the_check_lets_nothing_fit():
     error = Finding("CK309", "weights-not-loaded", Severity.ERROR, "1 of 4 parameters gets no weights", Place())
     assert first(replace(FIT, findings=(error,))) == "PASS  1 error, which does not fail the check; the files are whole"
@@ -99,6 +110,27 @@ def test_a_resume_of_which_not_all_could_be_judged_lacks_nothing_as_far_as_could
     assert first(part).startswith("PASS  nothing is missing for a resume; ")
     part = replace(part, not_judged=(NotJudged("CK204", "it holds no weights: it is a part of a checkpoint"),))
     assert first(part).startswith("PASS  nothing is missing for a resume, as far as could be judged; ")
+
+
+def test_what_a_pickle_names_takes_nothing_from_the_files_where_it_is_for_information_only():
+    info = Finding("CK104", "unsafe-pickle", Severity.INFO, "it names numpy.dtype", Place())
+    assert first(replace(RELEASED, findings=(info,))).endswith("; the files are whole")
+    warned = replace(RELEASED, findings=(replace(info, severity=Severity.WARNING),))
+    assert first(warned) == "PASS  1 warning, which does not fail the check"
+
+
+ASKED = [
+    (["CK5", "CK102"], [], "nothing found by the rules asked for (CK5, CK102)"),
+    (["CK"], ["CK207"], "nothing is missing for a resume, CK207 left aside"),
+    (["CK"], [], "nothing is missing for a resume"),
+]
+
+
+@pytest.mark.parametrize(("select", "ignore", "said"), ASKED)
+def test_where_some_rules_were_not_asked_no_more_is_said(select, ignore, said):
+    parts = {key: value for key, value in FIT.parts.items() if key != "target"}
+    one = replace(FIT, parts=parts | {"asked": {"select": select, "ignore": ignore}})
+    assert first(one) == f"PASS  {said}; the files are whole"
 
 
 def test_a_fail_names_the_weightiest_finding_and_the_other_codes_that_weigh_as_much():

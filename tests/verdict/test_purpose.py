@@ -34,13 +34,16 @@ AUTO = [
     (lambda folder: put(folder, trained()), "resume", "it holds optimizer state"),
     (lambda folder: HF, "resume", "it holds optimizer state"),
     (lambda folder: WEIGHTS, "release", "it holds weights only"),
-    (made(epoch=3), "release", "it holds weights only"),
+    (made(epoch=3), "release", "it holds weights, counters of its training (epoch) and no optimizer; say --for resume"),
+    (made(rng={"torch": torch.get_rng_state()}), "resume", "the state of generators"),
+    (made(sampler={"seed": 3, "epoch": 1, "index": 7}), "resume", "a position in the data"),
     (made(scheduler=SCHEDULE), "resume", "the state of a schedule"),
     (made(scaler=SCALER), "resume", "the state of a gradient scaler"),
     (made(optimizer=None, scheduler=SCHEDULE), "release", "its optimizer was taken out"),
     (made(optimizer=None, ema=None, epoch=-1), "release", "its optimizer was taken out"),
     (lambda folder: CHECKPOINTS / "01_torch_save" / "sched_seq.pt", "resume", "the state of a schedule"),
-    (lambda folder: CHECKPOINTS / "07_lightning" / "pl_weightsonly.ckpt", "release", "it holds weights only"),
+    (lambda folder: CHECKPOINTS / "07_lightning" / "pl_weightsonly.ckpt", "release",
+     "it holds weights, counters of its training (epoch, global_step, loops)"),
 ]
 
 
@@ -121,6 +124,10 @@ DEMANDED = [
     (("CK204",), {"select": ("CK1",)}, "fail", ["CK204"]),
     (("CK603",), {}, "fail", ["CK603"]),
     (("CK603", "CK201", "CK102"), {}, "fail", ["CK102", "CK603"]),
+    (("CK2",), {}, "pass", []),
+    (("CK21",), {}, "fail", ["CK210"]),
+    (("CK6",), {}, "pass", []),
+    (("CK106",), {}, "fail", ["CK106"]),
 ]
 
 
@@ -163,6 +170,11 @@ def test_what_is_good_for_nothing_is_judged_by_its_files_alone(tmp_path):
     empty = verbs.check(tmp_path)
     assert (empty.verdict, empty.findings) == (Verdict.INCONCLUSIVE, ())
     assert text.render(empty, Page(width=80)).startswith("INCONCLUSIVE")
+
+
+def test_a_demanded_rule_is_not_judged_where_the_files_alone_are():
+    assert required(HF / "rng_state.pth", "CK202", "CK501") == ("fail", ["CK202", "CK501"])
+    assert required(HF / "rng_state.pth", "CK102") == ("pass", [])
 
 
 @pytest.mark.parametrize("asked", ["resume", "release"])

@@ -57,17 +57,17 @@ class TorchZip:
         return read_torch_zip(source, reading)
 
 
-def read_torch_zip(source: Source, reading: Reading) -> RawTree:
-    """Describe the torch.save archive that fills `source`, a file or a part of one.
+def read_torch_zip(source: Source, reading: Reading, *, notes: bool = True) -> RawTree:
+    """Describe the torch.save archive that fills `source`, a file or a part of one; without `notes` it has no facts.
 
     Raises DamagedCheckpointError where it is cut short, half saved, or its parts do not fit each other;
     CheckpointError where it is no checkpoint, or beyond our bounds.
     """
     with no_garbage_search():
-        return _described(source, reading)
+        return _described(source, reading, notes)
 
 
-def _described(source: Source, reading: Reading) -> RawTree:
+def _described(source: Source, reading: Reading, notes: bool) -> RawTree:
     directory = open_zip(source)
     names = set(directory.members)
     root = _root_of(names)
@@ -93,7 +93,7 @@ def _described(source: Source, reading: Reading) -> RawTree:
         source.nbytes,
         members=members_of(directory),
         globals=pickled.globals,
-        facts=_facts(directory, root, pickled.protocol, storages.is_big_endian),
+        facts=_facts(directory, root, pickled.protocol, storages.is_big_endian) if notes else {},
         check_unchanged=source.pool.check_unchanged,
     )
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ckptcheck.rules.loads import binding, completeness, frozen, holding, hyperparameters, numbers, weights
+from ckptcheck.rules.loads import binding, completeness, frozen, holding, hyperparameters, numbers, schedule, weights
 from ckptcheck.rules.loads.dry_run import DryRun
 from ckptcheck.rules.rule import Rule
 
@@ -12,6 +12,7 @@ LOAD_RULES: Final[tuple[Rule[DryRun], ...]] = (
     *holding.RULES,
     *weights.RULES,
     *hyperparameters.RULES,
+    *schedule.RULES,
     *frozen.RULES,
     *numbers.RULES,
 )

@@ -6,6 +6,7 @@ from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import CheckpointDiff
 from ckptcheck.comparison.contracts import Broken, NotHeld
+from ckptcheck.comparison.survey import Survey
 from ckptcheck.rules.pairs.course import Course, course_of
 
 
@@ -19,6 +20,7 @@ class Pair:
             contract was given.
         not_held: contracts that could not be held against the two.
         freeze: the contract of each parameter that has one.
+        surveys: what the tensors of each side hold, the left's first; None where they were not read.
         course: how the right one follows the left one; found when the pair is made.
     """
 
@@ -26,11 +28,20 @@ class Pair:
     broken: tuple[Broken, ...] | None = None
     not_held: tuple[NotHeld, ...] = ()
     freeze: Mapping[str, str] = field(default_factory=dict)
+    surveys: tuple[Survey | None, Survey | None] = (None, None)
     course: Course = field(init=False)
 
     def __post_init__(self) -> None:
         """Read the counters once, for all rules."""
         object.__setattr__(self, "course", course_of(self.diff))
+
+    @property
+    def released(self) -> str:
+        """That the right checkpoint is judged as a release of the left one's weights; "" where a training goes on."""
+        left, right = self.diff.left.state, self.diff.right.state
+        if self.course.why_not or not left.optimizers or right.optimizers or not right.parameters:
+            return ""
+        return RELEASED if is_release(self.diff.right) else ""
 
 
 WHY_NOT: Final[Mapping[str, str]] = {"broken": "no freeze contract was given"}

@@ -126,7 +126,7 @@ def _are_two(one: _Owner, other: _Owner, state: TrainingState) -> bool:
     if held[0] is None or held[1] is None or other.name in held[0].aliases:
         return False
     spots = [_place(each.entry) for each in held if each is not None]
-    return True
+    return spots[0] is None or spots[0] != spots[1]
 
 
 def _place(entry: Entry) -> _Spot | None:

@@ -1,6 +1,6 @@
 """CK208: averaged weights that do not fit the model or the training beside them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ckptcheck.finding import Place, Severity
@@ -12,7 +12,8 @@ from ckptcheck.state.raw import RawTensor
 from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Entry, Parameter
 
-_COUNTERS: Final = frozenset({"updates", "num_updates", "n_averaged", "optimization_step", "n_updates", "ema_step"})
+UPDATES: Final = frozenset({"updates", "num_updates", "n_averaged", "optimization_step", "n_updates", "ema_step"})
+"""What averages call the number of their updates."""
 _BEGINS_LATER: Final = frozenset({"n_averaged"})
 """Counters of averages that may begin late in a training (SWA): zero tells little."""
 _MIN_SHARE: Final = 0.5
@@ -45,13 +46,18 @@ def ema_state_inconsistent(stored: Stored) -> Iterator[Evidence]:
 def _pairs(ema: Mapping[str, Entry], parameters: Mapping[str, Parameter]) -> dict[str, tuple[Entry, Entry]]:
     """Parameters and their averages, by name; an average may have anything in front of its name."""
     tensors = {path: one for path, one in ema.items() if one.spec is not None}
-    by_end: dict[str, str] = {}
-    for path in tensors:
-        by_end[path] = path
+    by_end = by_ends(tensors)
+    return {name: (one.entry, tensors[by_end[name]]) for name, one in parameters.items() if name in by_end}
+
+
+def by_ends(paths: Iterable[str]) -> dict[str, str]:
+    """Each path by itself, and by every end of it behind a dot that can be a parameter's name."""
+    found = {path: path for path in paths}
+    for path in [*found]:
         for place, character in enumerate(path):
             if character == ".":
-                by_end.setdefault(path[place + 1 :], path)
-    return {name: (one.entry, tensors[by_end[name]]) for name, one in parameters.items() if name in by_end}
+                found.setdefault(path[place + 1 :], path)
+    return found
 
 
 def _other_shapes(pairs: Mapping[str, tuple[Entry, Entry]]) -> Iterator[Evidence]:
@@ -108,6 +114,6 @@ def _never_updated(stored: Stored) -> Iterator[Evidence]:
 def _counters(stored: Stored) -> Sequence[tuple[str, Entry]]:
     """Counters of updates in the average, or at the root beside it."""
     sections = stored.checkpoint.state.sections
-    inside = [(path, one) for path, one in sections.get("ema", {}).items() if path.rpartition(".")[2] in _COUNTERS]
+    inside = [(path, one) for path, one in sections.get("ema", {}).items() if path.rpartition(".")[2] in UPDATES]
     beside = [(path, one) for path, one in sections.get("extra", {}).items() if path == "updates"]
     return [*inside, *beside]

@@ -27,8 +27,8 @@ def optimizer_of_another_epoch(stored: Stored) -> Iterator[Evidence]:
         return
     age = "older" if epochs.run < epochs.of_weights else "newer"
     yield Evidence(
-        f"the optimizer is {age} than the weights: recipe_state.pt was written after {epochs.run} epochs, and the "
-        f"newest weights are those after {epochs.of_weights} (epoch_{epochs.of_weights - 1}); a resume joins the two",
+        f"the optimizer is {age} than the weights: recipe_state.pt was written with epochs_run {epochs.run}, and the "
+        f"newest weights are of epoch {epochs.of_weights} (epoch_{epochs.of_weights - 1}); a resume joins the two",
         Place(path=str(checkpoint.raw.path), key="epochs_run", optimizer=0),
         {"epochs_run": epochs.run, "epochs_of_weights": epochs.of_weights, "total_epochs": epochs.total},
         "resume from weights and a recipe state that were saved together",

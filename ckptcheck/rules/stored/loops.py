@@ -114,16 +114,16 @@ def steps_are_counted(stored: Stored) -> Iterator[Evidence]:
 
 
 def _more_updates(checkpoint: Checkpoint, step: int) -> Iterator[Evidence]:
-    if len(checkpoint.state.optimizers) != 1:
-        return
+    sure = checkpoint.convention in ("hf-trainer", "lightning") or _is_global(checkpoint.recorded_step)
+    if len(checkpoint.state.optimizers) != 1 or not sure:
+        return  # the counters are not read: each may lie in a file of its own
     counted = {
         name: value
         for name, kept in checkpoint.state.optimizers[0].state.items()
         if (value := finite_number(kept.get("step"))) is not None
     }
     name = max(counted, key=lambda one: counted[one], default="")
-    sure = checkpoint.convention in ("hf-trainer", "lightning") or _is_global(checkpoint.recorded_step)
-    if name and sure and counted[name] > step + 1:
+    if name and counted[name] > step + 1:
         yield Evidence(
             f"the optimizer made {counted[name]:g} updates of {name}, and the file records {checkpoint.recorded_step}: "
             "a resume does steps again",

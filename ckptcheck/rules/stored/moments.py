@@ -179,17 +179,19 @@ def _whole_moments(optimizer: Optimizer, guess: Guess) -> Iterator[tuple[str, st
 
 @rule("CK506", "zero-moments", Severity.WARNING, "survey")
 def zero_moments(stored: Stored) -> Iterator[Evidence | Unjudged]:
-    """Every moment of an optimizer is zero although its counters say that it was stepped.
+    """Every moment, or every first one, of an optimizer is zero although its counters say that it was stepped.
 
     Why: the state was made up and holds no history: the first updates after a resume are those of a fresh optimizer.
     Example: the state was read through the state_dict helpers of torch.distributed.checkpoint before any step, which
-    step once with zero gradients to make it; or it was made for another optimizer than the one that trains.
+    step once with zero gradients to make it; or it was made for another optimizer than the one that trains; or a
+    conversion filled in first moments that it did not find.
     Fix: save the optimizer that is stepped, after it was.
     Limits: single parameters whose moments are zero are silent, as rows that were never used; so are classes without
     counters, as SGD, and quantised moments.
     """
     assert stored.survey is not None
     for place, optimizer in enumerate(stored.checkpoint.state.optimizers):
+        yield from _first_moments_lost(stored, place, stored.survey)
         contents = _contents(place, optimizer, stored.survey)
         if not contents or not all(one is not None and one.zeros == one.numel for one in contents):
             continue
@@ -202,6 +204,30 @@ def zero_moments(stored: Stored) -> Iterator[Evidence | Unjudged]:
                 {"moments": len(contents), "step": max(steps)},
                 "save the optimizer that trains, after it was stepped",
             )
+
+
+def _first_moments_lost(stored: Stored, place: int, survey: Survey) -> Iterator[Evidence]:
+    """Every first moment is zero and its second one is not, which no step leaves where the first beta is above 0."""
+    optimizer = stored.checkpoint.state.optimizers[place]
+    zero: list[str] = []
+    for name, state in optimizer.state.items():
+        first, second = (survey.contents.get(Item("state", name, key, place)) for key in ("exp_avg", "exp_avg_sq"))
+        if not {"exp_avg", "exp_avg_sq"} <= state.keys() or first is None or second is None:
+            continue
+        if first.zeros < first.numel:
+            return
+        if second.zeros < second.numel:
+            zero.append(name)
+    betas = [number_of(group.hyperparameters.get("betas[0]")) for group in optimizer.groups]
+    steps = [one.value for one in counters_of(stored, place) if one.value is not None and one.value > 0]
+    if zero and steps and all(beta is not None and beta > 0 for beta in betas):
+        yield Evidence(
+            f"exp_avg of optimizer {place} is zero for every parameter, and exp_avg_sq is not for {names(zero)}: no "
+            f"step leaves them so, and its counters stand at {brief(max(steps))}",
+            Place(parameter=zero[0], key="exp_avg", optimizer=place),
+            {"parameters": kept(zero), "count": len(zero), "step": max(steps)},
+            "look for what drops first moments when the state is saved or converted",
+        )
 
 
 def _contents(place: int, optimizer: Optimizer, survey: Survey) -> list[Content | None]:

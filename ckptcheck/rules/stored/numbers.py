@@ -9,7 +9,7 @@ from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.optimizers.table import SECOND_MOMENTS
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, rule
 from ckptcheck.rules.stored import counters, joined, moments
-from ckptcheck.rules.stored.sentinels import is_sentinel, may_be_odd
+from ckptcheck.rules.stored.sentinels import is_sentinel, is_variance, may_be_odd
 from ckptcheck.rules.stored.stored import Stored
 from ckptcheck.rules.words import count, count_of, kept, names
 from ckptcheck.trace.items import Item
@@ -70,12 +70,13 @@ def _odd(items: Sequence[Item], contents: Mapping[Item, Content]) -> Evidence:
 
 @rule("CK502", "negative-second-moment", Severity.ERROR, "survey")
 def negative_second_moment(stored: Stored) -> Iterator[Evidence | Unjudged]:
-    """A second moment, which is a mean of squares, has elements below zero.
+    """A second moment or a running variance, which are means of squares, has elements below zero.
 
-    Why: the update divides by its square root, which is NaN there: the parameters are lost at the next step.
+    Why: the update, or batch norm, divides by its square root, which is NaN there: the parameters are lost at the next
+    step, or the model's output is.
     Example: moments were loaded into the wrong key, averaged or subtracted between ranks, or decoded with the wrong
-    dtype.
-    Fix: look at what writes or converts the optimizer's state; resume from a checkpoint from before.
+    dtype; weights were extrapolated with their running statistics.
+    Fix: look at what writes or converts the state; resume from a checkpoint from before.
     Limits: moments in quantised form are not looked at, nor keys of classes that are not known.
     """
     assert stored.survey is not None
@@ -83,6 +84,7 @@ def negative_second_moment(stored: Stored) -> Iterator[Evidence | Unjudged]:
     for item, content in stored.survey.contents.items():
         if content.negative and is_second_moment(item, stored):
             found[item.optimizer, item.key].append(item)
+    yield from _variances(stored, stored.survey)
     for items in found.values():
         first = items[0]
         one = stored.survey.contents[first]
@@ -102,6 +104,22 @@ def negative_second_moment(stored: Stored) -> Iterator[Evidence | Unjudged]:
             "a mean of squares cannot be below zero: find what wrote this key, and resume from an earlier checkpoint",
         )
     yield from unsurveyed(stored.survey, [item for item in stored.survey.unread if is_second_moment(item, stored)])
+
+
+def _variances(stored: Stored, survey: Survey) -> Iterator[Evidence]:
+    below = [item for item, one in survey.contents.items() if one.negative and is_variance(item, stored)]
+    if below:
+        first = below[0]
+        one = survey.contents[first]
+        yield Evidence(
+            f"{count(below, 'running variance')} {'is' if len(below) == 1 else 'are'} below zero: "
+            f"{names(item.name for item in below)}; {first.name} has {one.negative} such of "
+            f"{count_of(one.numel, 'element')}, the first at {_at(one.first_negative_at)}",
+            _place(first),
+            {"negative": one.negative, "numel": one.numel, "first_at": _listed(one.first_negative_at),
+             "tensors": kept(item.name for item in below), "count": len(below)},
+            "a mean of squares cannot be below zero: find what wrote it, and take an earlier checkpoint",
+        )  # fmt: skip
 
 
 def is_second_moment(item: Item, stored: Stored) -> bool:

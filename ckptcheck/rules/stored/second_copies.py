@@ -1,13 +1,13 @@
 """CK2 and CK5: weights that a training keeps twice, and a file that has one of the two: slow, fp32, averaged ones."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from ckptcheck.comparison.survey import Content
 from ckptcheck.finding import Place, Severity
 from ckptcheck.optimizers.table import TORCH
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import completeness, numbers
+from ckptcheck.rules.stored.averages import UPDATES, by_ends
 from ckptcheck.rules.stored.stored import Purpose, Stored
 from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.scalars import finite_number
@@ -18,7 +18,6 @@ _SLOW: Final = ("slow", "la_", "lookahead_slow")
 """In the keys of slow weights, whichever implementation of Lookahead keeps them."""
 _MASTERS: Final = ("master", "fp32", "high_precision")
 _HALF: Final = frozenset({"float16", "bfloat16"})
-_UPDATES: Final = frozenset({"updates", "num_updates", "n_averaged", "optimization_step", "n_updates"})
 _SURE: Final = 2
 """Updates after which an average is the model only by chance; the first of most averages copies it."""
 
@@ -93,9 +92,10 @@ def average_is_not_in_the_models_place(stored: Stored) -> Iterator[Evidence | Un
     assert stored.survey is not None
     contents = stored.survey.contents
     state = stored.checkpoint.state
-    averages = _by_ends({item.name: one for item, one in contents.items() if item.kind == "ema" and one.numel > 1})
+    averages = {item.name: one for item, one in contents.items() if item.kind == "ema" and one.numel > 1}
+    ends = by_ends(averages)
     held = {name: contents[Item("param", name)] for name in state.parameters if Item("param", name) in contents}
-    pairs = [(name, own, averages[name]) for name, own in held.items() if name in averages]
+    pairs = [(name, own, averages[ends[name]]) for name, own in held.items() if name in ends]
     if stored.purpose is not Purpose.RESUME or len(pairs) < 2 or not state.step:
         return
     is_alias = all(own is other for _, own, other in pairs)
@@ -114,19 +114,9 @@ def average_is_not_in_the_models_place(stored: Stored) -> Iterator[Evidence | Un
         )
 
 
-def _by_ends(averages: Mapping[str, Content]) -> dict[str, Content]:
-    """Averages by their path, and by what of it can be a parameter's name."""
-    found = dict(averages)
-    for path, one in averages.items():
-        for place, character in enumerate(path):
-            if character == ".":
-                found.setdefault(path[place + 1 :], one)
-    return found
-
-
 def _average_updates(state: TrainingState) -> float | None:
     ema = state.sections.get("ema", {})
-    counted = [finite_number(one) for path, one in ema.items() if path.rpartition(".")[2] in _UPDATES]
+    counted = [finite_number(one) for path, one in ema.items() if path.rpartition(".")[2] in UPDATES]
     return max((one for one in counted if one is not None), default=None)
 
 

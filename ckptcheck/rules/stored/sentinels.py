@@ -26,6 +26,11 @@ def may_be_odd(item: Item, stored: Stored) -> bool:
     return item.kind in ("param", "ema") or (item.kind == "buffer" and _last(item.name) in STATISTICS)
 
 
+def is_variance(item: Item, stored: Stored) -> bool:
+    """Whether it is the running variance of a batch norm, of the model, of another one or of an average."""
+    return item.kind in ("buffer", "ema", "extra") and _last(item.name) == "running_var" and may_be_odd(item, stored)
+
+
 def is_sentinel(item: Item, content: Content, stored: Stored) -> bool:
     """Whether a tensor that may not be told from a parameter holds infinity on purpose. NaN is never meant."""
     if item.kind in ("state", "buffer") or content.nan or _is_trained(item.name, stored):

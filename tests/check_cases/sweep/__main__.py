@@ -22,13 +22,12 @@ def main() -> None:
     told: list[Alarm] = []
     for seed in range(asked.seed, asked.seed + asked.count):
         try:
-            told += alarms(seed)
-        except Exception:
+            found = [*alarms(seed)]
+            told += found
+            print(*(one for one in found if one.is_error), sep="\n", end="", flush=True)
+        except Exception:  # noqa: BLE001  one training that cannot be drawn must not end the others
             print(f"seed {seed} raised")
             traceback.print_exc()
-    for one in told:
-        if one.is_error:
-            print(one)
     if asked.warnings:
         shown: Counter[tuple[str, str]] = Counter()
         for one in told:
@@ -52,7 +51,8 @@ def recall(seeds: range) -> None:
                 said = "; ".join(f"{each.code} {each.message}" for each in one.findings if each.code in one.done.codes)
                 print(f"missed: {one.done} said: {said or 'nothing'}\n    {one.recipe}")
     for what, found in sorted(kinds.items()):
-        print(f"{what}: {sum(told for told, _ in found)} of {len(found)} told, {sum(named for _, named in found)} named")
+        told, named = (sum(one[place] for one in found) for place in (0, 1))
+        print(f"{what}: {told} of {len(found)} told, {named} with the name")
 
 
 if __name__ == "__main__":

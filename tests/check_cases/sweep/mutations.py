@@ -139,7 +139,7 @@ def go_back(state: Saved, draw: Draw) -> Done | None:
 
 def move_to_a_group(state: Saved, draw: Draw) -> Done | None:
     """One parameter with its name in another group."""
-    held, named = _held(state, draw)
+    held, _ = _held(state, draw)
     groups = held["param_groups"]
     able = [group for group in groups if len(group["params"]) > 1 and group.get("param_names")]
     if len(groups) < 2 or not able:

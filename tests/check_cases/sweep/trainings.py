@@ -46,8 +46,8 @@ class Training:
 
     def _take_dtype(self) -> None:
         whole = isinstance(self.model, Complex)
-        self.dtype = self.draw.pick("dtype", [torch.float32] if whole else [torch.float32] * 3 + [torch.bfloat16,
-                                                                                                torch.float64])  # fmt: skip
+        dtypes = [torch.float32] if whole else [torch.float32, torch.float32, torch.bfloat16, torch.float64]
+        self.dtype = self.draw.pick("dtype", dtypes)
         if not whole:
             self.model.to(self.dtype)
 

@@ -18,7 +18,7 @@ from ckptcheck.rules.stored.stored import WHY_NOT, Stored
 from ckptcheck.verdict.reading_through import read_through
 from tests.check_cases.numbers import NAN, Masked, after, counter, moment, trained
 
-BY_CODE = {one.code: one for one in numbers.RULES}
+BY_CODE = {one.code: one for one in reversed(numbers.RULES)}  # the first of a code, over all checkpoints
 
 
 def stored(path: Path) -> Stored:
