@@ -1,9 +1,10 @@
 """CK1: what is wrong with the files of one checkpoint."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ckptcheck.conventions.weights import is_module
 from ckptcheck.errors import DamagedCheckpointError
 from ckptcheck.finding import Finding, Json, NotJudged, Place, Severity
 from ckptcheck.rules.bloat import MIN_FACTOR, Bloat, bloated
@@ -11,7 +12,7 @@ from ckptcheck.rules.known import is_known
 from ckptcheck.rules.rule import Evidence, Rule, chosen, rule
 from ckptcheck.rules.weights_only import refused
 from ckptcheck.rules.words import KEPT, count, kept, names
-from ckptcheck.state.raw import Danger, Defect, Flaw, Member, RawTree
+from ckptcheck.state.raw import Danger, Defect, Flaw, Foreign, Member, RawTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ def unsafe_pickle(files: Files) -> Iterator[Evidence]:
     Example: `os.system` in a downloaded checkpoint; an object of your own class among the hyperparameters.
     Fix: save tensors, numbers, strings, lists and dicts only; load files of others with `weights_only=True`.
     Limits: an error where a global can run any code, and for a release (`--for release`) where it is of any other
-    package. Classes that the common trainers save are not told, in a release as a warning; code can hide in the
-    constructor of any class. Where all is harmless and `torch.load` refuses it nevertheless by its default since torch
+    package. A module of torch's that is saved whole is told, too. Classes that the common trainers save are not told,
+    in a release as a warning; code can hide in the constructor of any class. Where all is harmless and `torch.load` refuses it nevertheless by its default since torch
     2.6 (numbers and generators of numpy, argparse.Namespace), an info says so, of a single file only: in a trainer's
     folder its own loader knows.
     """
@@ -128,11 +129,27 @@ def unsafe_pickle(files: Files) -> Iterator[Evidence]:
             Severity.ERROR if runs or strange else None,
         )  # fmt: skip
     if files.raw is not None and not by_file and files.raw.container in _BY_TORCH_LOAD:
-        yield from _refused(files.raw)
+        yield from _whole_module(files.raw) or _refused(files.raw)
 
 
 _BY_TORCH_LOAD: Final = ("torch-zip", "torch-legacy")
 """Single files that `torch.load` reads with `weights_only=True`, where they name nothing but what it allows."""
+
+
+def _whole_module(raw: RawTree) -> list[Evidence]:
+    """A module of torch's own that is saved whole; those of other packages are told above, or their loaders know."""
+    values = [raw.root, *(raw.root.values() if isinstance(raw.root, Mapping) else ())]
+    whole = [one.class_name for one in values if isinstance(one, Foreign) and is_module(one)]
+    own = [name for name in whole if name.startswith("torch.")]
+    return [
+        Evidence(
+            f"the pickle holds a module whole ({names(own)}) in place of its weights: torch.load refuses it by its "
+            "default since torch 2.6, and with weights_only=False it runs what the file says",
+            Place(),
+            {"modules": kept(own)},
+            "save module.state_dict(), and build the module before the load",
+        )
+    ] if own else []  # fmt: skip
 
 
 def _refused(raw: RawTree) -> Iterator[Evidence]:

@@ -31,8 +31,17 @@ class CheckQuestion:
 
 @dataclass(slots=True)
 class Said:
-    """What one part of the check says: findings, what was not judged, and its own part of the result."""
+    """What one part of the check says: findings, what was not judged, and its own part of the result.
+
+    `codes` are those of the rules that were asked.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     not_judged: list[NotJudged] = field(default_factory=list)
     parts: dict[str, Json] = field(default_factory=dict)
+    codes: frozenset[str] = frozenset()
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """The codes of the rules that could judge all that they were asked."""
+        return self.codes - {one.code for one in self.not_judged}

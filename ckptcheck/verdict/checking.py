@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ckptcheck.comparison.survey import Survey
 from ckptcheck.errors import DamagedCheckpointError, UsageError
-from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, NotJudged, Result, Verdict
+from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, Result, Verdict
 from ckptcheck.progress import Progress
 from ckptcheck.rules.stored.stored import WHY_NOT, Purpose, Stored
 from ckptcheck.state.checkpoint import Checkpoint
@@ -63,23 +63,16 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
     findings = sorted((finding for one in said for finding in one.findings), key=lambda one: WEIGHTS[one.severity])
     not_judged = [*dict.fromkeys(lacking for one in said for lacking in one.not_judged)]
     missed = demanded(not_judged, question.require, of_run.not_judged)
-    looked = purpose is not None or verified.nbytes > 0
+    looked = (purpose is not None or verified.nbytes > 0) and any(one.judged for one in said)
     return Result(
         command="check",
-        verdict=_verdict(findings, not_judged, bool(missed), question, looked=looked),
+        verdict=_verdict(findings, question, missed=bool(missed), looked=looked),
         compared=_compared(checkpoint, verified, survey),
         findings=tuple(findings),
         not_judged=tuple(not_judged),
         parts={
             "path": str(raw.path) if raw is not None else str(path),
-            "chosen": _chosen(raw) if raw is not None else None,
-            "layout": _layout(raw, checkpoint),
-            "files": files_part(raw) if raw is not None else [],
-            "globals": globals_part(raw) if raw is not None else [],
-            "verified_bytes": verified.nbytes,
-            "purpose": None,
-            "optimizers": [],
-            "memory": None,
+            **_of_files(raw, checkpoint, verified),
             **{name: part for one in said for name, part in one.parts.items()},
             "asked": {"select": [*question.select], "ignore": [*question.ignore]},
             "required": [one.code for one in missed],
@@ -87,14 +80,30 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
     )
 
 
+def _of_files(raw: RawTree | None, checkpoint: Checkpoint | None, verified: Verified) -> dict[str, Json]:
+    """What the result says of the files; what it says of the content is empty where nobody could read it."""
+    return {
+        "chosen": _chosen(raw) if raw is not None else None,
+        "layout": _layout(raw, checkpoint),
+        "files": files_part(raw) if raw is not None else [],
+        "globals": globals_part(raw) if raw is not None else [],
+        "verified_bytes": verified.nbytes,
+        "purpose": None,
+        "optimizers": [],
+        "memory": None,
+    }
+
+
 def _files(
     raw: RawTree | None, trouble: DamagedCheckpointError | None, defects: Sequence[Defect], question: CheckQuestion
 ) -> Said:
-    from ckptcheck.rules.files import judge_files
+    from ckptcheck.rules.files import RULES, judge_files
+    from ckptcheck.rules.rule import chosen
 
     released = question.purpose == Purpose.RELEASE
     found = judge_files(raw, trouble, defects, question.select, question.ignore, released=released)
-    return Said([*found[0]], [*found[1]])
+    codes = frozenset(one.code for one in chosen(RULES, question.select, question.ignore))
+    return Said([*found[0]], [*found[1]], codes=codes)
 
 
 def _content(checkpoint: Checkpoint, purpose: Purpose | None, survey: Survey | None, question: CheckQuestion) -> Said:
@@ -119,9 +128,8 @@ def _content(checkpoint: Checkpoint, purpose: Purpose | None, survey: Survey | N
     if not question.freeze:  # nobody misses a contract that was not given, but who demands it
         rules = [one for one in rules if "freeze" not in one.needs or one.code.startswith(question.require or ("-",))]
     findings, not_judged = judged(rules, stored, WHY_NOT)
-    return Said(
-        findings, not_judged, {"optimizers": optimizers_part(checkpoint, {}), "memory": memory_part(checkpoint)}
-    )
+    parts = {"optimizers": optimizers_part(checkpoint, {}), "memory": memory_part(checkpoint)}
+    return Said(findings, not_judged, parts, frozenset(one.code for one in rules))
 
 
 def _contracts(question: CheckQuestion, checkpoint: Checkpoint) -> Mapping[str, str] | None:
@@ -183,24 +191,8 @@ def _explained(raw: RawTree) -> tuple[Checkpoint | None, tuple[Defect, ...]]:
         return None, (Defect(Flaw(trouble.flaw), "", str(trouble).removeprefix(f"{raw.path}: ")),)
 
 
-def _verdict(
-    findings: Sequence[Finding], not_judged: Sequence[NotJudged], missed: bool, question: CheckQuestion, *, looked: bool
-) -> Verdict:
-    """Fail by severity, and where a demanded rule `missed` something.
-
-    A pass needs a checkpoint that is good for something or bytes that carry checksums (`looked`), and a rule that
-    looked at it.
-    """
+def _verdict(findings: Sequence[Finding], question: CheckQuestion, *, missed: bool, looked: bool) -> Verdict:
+    """Fail by severity, and where a demanded rule `missed` something; a pass needs a rule that `looked`."""
     if missed or any(finding.severity in FAIL_ON[question.fail_on] for finding in findings):
         return Verdict.FAIL
-    return Verdict.PASS if looked and _some_rule_judged(not_judged, question) else Verdict.INCONCLUSIVE
-
-
-def _some_rule_judged(not_judged: Sequence[NotJudged], question: CheckQuestion) -> bool:
-    from ckptcheck.rules import files
-    from ckptcheck.rules.rule import chosen
-    from ckptcheck.rules.stored.table import STORED_RULES
-
-    judging = {one.code for one in chosen(files.RULES, question.select, question.ignore)}
-    judging |= {one.code for one in chosen(STORED_RULES, question.select, question.ignore)}
-    return not judging <= {one.code for one in not_judged}
+    return Verdict.PASS if looked else Verdict.INCONCLUSIVE

@@ -7,11 +7,13 @@ from typing import Final
 
 from ckptcheck.optimizers.guessing import guess
 from ckptcheck.rules.loads.dry_run import Paired
+from ckptcheck.rules.loads.views import members_by_place, sizes
 from ckptcheck.state.checkpoint import Checkpoint, NameSource, Naming
 from ckptcheck.state.training_state import Group, Optimizer, TrainingState, unnamed
 
 MAX_ORDERED: Final = 4
 """Of more optimizers no other order is tried."""
+_BY_ORDER: Final = (NameSource.MODEL_ORDER, NameSource.GROUPING)
 _NO_NAMES = Naming(NameSource.NONE, certain=False, reason="")
 
 
@@ -40,6 +42,7 @@ def pair_optimizers(checkpoint: Checkpoint, built: TrainingState) -> tuple[Paire
                 exact_groups=not by_name or checkpoint.convention == "store",
                 by_position=not by_name,
                 numbered=naming.source is NameSource.NONE,
+                suggested=_suggested(live, stored[found]) if naming.source in _BY_ORDER else {},
                 guesses=guess(stored[found]).names,
                 file_place=found,
             )
@@ -85,13 +88,20 @@ def _in_order(
 
 
 def _fits(live: Optimizer, stored: Optimizer) -> bool:
-    lengths = [[len(group.members) for group in side.groups] for side in (live, stored)]
-    return lengths[0] == lengths[1] and live.class_name in {one.rpartition(".")[2] for one in guess(stored).names}
+    return sizes(live) == sizes(stored) and live.class_name in {one.rpartition(".")[2] for one in guess(stored).names}
+
+
+def _suggested(live: Optimizer, stored: Optimizer) -> dict[str, str]:
+    """The file's name at the place of each live one; nothing where the counts differ."""
+    if sizes(live) != sizes(stored):
+        return {}
+    places = zip(members_by_place(live), members_by_place(stored), strict=True)
+    return {name: own for name, own in places if name is not None and own is not None}
 
 
 def _named_by(live: Optimizer, stored: Optimizer) -> Optimizer:
     """The file's optimizer with the live names at its places; as it is where the counts differ."""
-    if [len(group.members) for group in live.groups] != [len(group.members) for group in stored.groups]:
+    if sizes(live) != sizes(stored):
         return stored
     names: dict[str, str] = {}
     groups = []

@@ -46,8 +46,9 @@ def judge_series(path: Path, raw: RawTree, question: CheckQuestion, progress: Pr
     series = Series(folder, tuple(members), len(found) - len(recent), _tracker(raw))
     stale, why_not = _stale(series, read)
     series = replace(series, stale=stale or None, not_compared=why_not)
-    findings, not_judged = judged(chosen(SERIES_RULES, question.select, question.ignore), series, WHY_NOT)
-    return Said(findings, not_judged, _parts(series))
+    rules = chosen(SERIES_RULES, question.select, question.ignore)
+    findings, not_judged = judged(rules, series, WHY_NOT)
+    return Said(findings, not_judged, _parts(series), frozenset(one.code for one in rules))
 
 
 def _tracker(raw: RawTree) -> str:

@@ -36,8 +36,9 @@ def try_load(
     dry = dry_run(checkpoint, target, progress)
     rules = chosen(LOAD_RULES, question.select, question.ignore)
     findings, not_judged = judged(rules, dry, WHY_NOT)
-    codes = {one.code for one in rules} - {one.code for one in not_judged}
-    return Said(findings, not_judged, {"target": _part(target, dry, codes)}), named_by_target(checkpoint, dry.built)
+    said = Said(findings, not_judged, codes=frozenset(one.code for one in rules))
+    said.parts["target"] = _part(target, dry, said.judged)
+    return said, named_by_target(checkpoint, dry.built)
 
 
 def dry_run(checkpoint: Checkpoint, target: str, progress: Progress | None = None) -> DryRun:

@@ -1,8 +1,8 @@
 """Two checkpoints of any formats, compared by content and, where findings gate, judged."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,11 +19,13 @@ from ckptcheck.finding import FAIL_ON, Finding, Json, NotJudged, Result, Verdict
 from ckptcheck.progress import Progress
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.verdict.asking import check_freeze
-from ckptcheck.verdict.both_sides import judge_side, told_once
+from ckptcheck.verdict.both_sides import NUMBERS, judge_side, told_once
 from ckptcheck.verdict.difference_rows import difference_rows
 from ckptcheck.verdict.inspection import layout_of
 
 if TYPE_CHECKING:
+    from ckptcheck.comparison.contracts import Held
+    from ckptcheck.comparison.survey import Survey
     from ckptcheck.rules.pairs.pair import Pair
 
 GATES: Final = ("content", "findings")
@@ -169,29 +171,42 @@ def _judged(diff: CheckpointDiff, options: DiffOptions, gate: Gate, progress: Pr
     from ckptcheck.rules.pairs.table import PAIR_RULES
     from ckptcheck.rules.rule import chosen, judged
 
-    pairs = pair_of(diff, options, gate.freeze)  # before all is read: a contract on nothing is said at once
+    held = _held(diff, options, gate.freeze)  # before all is read: a contract on nothing is said at once
     left, right = (
         judge_side(name, side, gate.select, gate.ignore, progress)
         for name, side in (("left", diff.left), ("right", diff.right))
     )
-    pair = replace(pairs, surveys=(left.survey, right.survey))
+    pair = _pair(diff, held, (left.survey, right.survey))
     rules = chosen(PAIR_RULES, gate.select, gate.ignore)
     findings, not_judged = judged(rules, pair, WHY_NOT)
     return Judged(
         (*left.files, *right.files, *findings, *told_once(left.numbers, right.numbers)),
-        (*left.not_judged, *right.not_judged, *not_judged),
+        (*left.not_judged, *right.not_judged, *not_judged, *_never_asked(gate.require)),
         pair.course.why_not if any(not one.code.startswith(FILE_FAMILY) for one in rules) else "",
-        pair.released,
+        pair.released if not pair.course.why_not else "",
     )
 
 
+def _never_asked(require: Sequence[str]) -> Iterator[NotJudged]:
+    """Codes that are demanded and that no rule over two checkpoints has."""
+    from ckptcheck.rules import files
+    from ckptcheck.rules.pairs.table import PAIR_RULES
+
+    asked = {*NUMBERS, *(one.code for one in files.RULES), *(one.code for one in PAIR_RULES)}
+    reason = "no rule over two checkpoints has such a code: ask it of one, with check"
+    yield from (NotJudged(one, reason) for one in require if not any(code.startswith(one) for code in asked))
+
+
 def pair_of(diff: CheckpointDiff, options: DiffOptions, freeze: Mapping[str, str]) -> "Pair":
-    """What the rules judge. UsageError for a contract's pattern that matches nothing."""
+    """What the rules judge, without what the tensors hold. UsageError for a contract's pattern that matches nothing."""
+    return _pair(diff, _held(diff, options, freeze), (None, None))
+
+
+def _held(diff: CheckpointDiff, options: DiffOptions, freeze: Mapping[str, str]) -> "Held | None":
     from ckptcheck.comparison.contracts import held_contracts
-    from ckptcheck.rules.pairs.pair import Pair
 
     if not freeze:
-        return Pair(diff)
+        return None
     held = held_contracts(diff, freeze, options)
     if held.unmatched:
         known = ", ".join(diff.left.state.parameters)
@@ -199,7 +214,28 @@ def pair_of(diff: CheckpointDiff, options: DiffOptions, freeze: Mapping[str, str
             f"--freeze {held.unmatched[0]}={freeze[held.unmatched[0]]} matches no parameter of the two checkpoints; "
             f"parameters are {known[:200] or 'unknown'}"
         )
-    return Pair(diff, held.broken, held.not_held, held.contracts)
+    return held
+
+
+def _pair(diff: CheckpointDiff, held: "Held | None", surveys: "tuple[Survey | None, Survey | None]") -> "Pair":
+    from ckptcheck.rules.pairs.pair import Pair
+
+    released = _released(diff)
+    if held is None:
+        return Pair(diff, surveys=surveys, released=released)
+    return Pair(diff, held.broken, held.not_held, held.contracts, surveys=surveys, released=released)
+
+
+def _released(diff: CheckpointDiff) -> str:
+    """Why the right one is a release of what the left one trains; "" where it is none."""
+    from ckptcheck.rules.stored.stored import Purpose
+    from ckptcheck.verdict.purpose import AUTO, purpose_of
+
+    if not diff.left.state.optimizers or diff.right.state.optimizers or not diff.right.state.parameters:
+        return ""
+    purpose, reason = purpose_of(AUTO, diff.right)
+    why = reason.partition(";")[0]
+    return f"the right checkpoint is judged as a release: {why}" if purpose is Purpose.RELEASE else ""
 
 
 def _side(checkpoint: Checkpoint, section: str) -> Json:

@@ -25,6 +25,7 @@ DAMAGED = {
     "02_torch_edge/skip_data.pt",
     "02_torch_edge/failed_save.pt",
     "02_torch_edge/trunc.pt",
+    "09_fsdp_ddp/fsdp1_uop1_full.pt",  # torch wrote both moments of every parameter as the same bytes
 }
 ALL = sorted(f"{folder.name}/{one.name}" for folder in SAMPLES.iterdir() if folder.is_dir() for one in folder.iterdir())
 READ = [name for name in ALL if name not in REFUSED]

@@ -42,8 +42,11 @@ AUTO = [
     (made(optimizer=None, scheduler=SCHEDULE), "release", "its optimizer was taken out"),
     (made(optimizer=None, ema=None, epoch=-1), "release", "its optimizer was taken out"),
     (lambda folder: CHECKPOINTS / "01_torch_save" / "sched_seq.pt", "resume", "the state of a schedule"),
-    (lambda folder: CHECKPOINTS / "07_lightning" / "pl_weightsonly.ckpt", "release",
-     "it holds weights, counters of its training (epoch, global_step, loops)"),
+    (
+        lambda folder: CHECKPOINTS / "07_lightning" / "pl_weightsonly.ckpt",
+        "release",
+        "it holds weights, counters of its training (epoch, global_step, loops)",
+    ),
 ]
 
 
@@ -80,7 +83,7 @@ def told(result: Result) -> str:
 
 
 def test_the_report_says_what_it_was_judged_for():
-    assert "\nJudged for   release: it holds weights only; say --for resume" in told(verbs.check(WEIGHTS))
+    assert "\nJudged for   release, as it holds weights only; say --for resume" in told(verbs.check(WEIGHTS))
     assert told(verbs.check(WEIGHTS)).startswith("PASS  nothing stands against a release; the files are whole\n")
     assert told(verbs.check(HF)).startswith("PASS  nothing is missing for a resume; ")
 
@@ -183,3 +186,10 @@ def test_an_optimizer_alone_is_a_part_unless_somebody_asks_for_the_whole(asked):
     result = verbs.check(HF / "optimizer.pt", purpose=asked)
     assert "CK309" in {one.code for one in result.findings}
     assert result.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("select", ["CK202", "CK210", "CK401", "CK4"])
+def test_a_check_in_which_no_rule_was_asked_is_no_pass(select, tmp_path):
+    """Weights alone are no resume, a resume is no release, and no contract was given."""
+    path = WEIGHTS if select == "CK202" else put(tmp_path, trained())
+    assert verbs.check(path, select=(select,)).verdict is Verdict.INCONCLUSIVE

@@ -1,8 +1,9 @@
 """CK301, CK302, CK308: which group and whose state a load gives to which parameter."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from ckptcheck.comparison.bindings import Binding
 from ckptcheck.comparison.traces import FLAGS
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.loads.dry_run import DryRun, Paired
@@ -11,6 +12,7 @@ from ckptcheck.rules.loads.views import (
     at,
     bound,
     displaced,
+    members_by_place,
     moved,
     refused,
     sizes,
@@ -125,11 +127,15 @@ def _of_one_shape(state: TrainingState, pair: Paired) -> list[list[str]]:
 @also(runs.parameter_order_mismatch)
 def parameter_order_mismatch(dry: DryRun) -> Iterator[Evidence | Unjudged]:
     """The file's names stand in another order than the target's parameters, and the load binds by position."""
-    found = {pair.place: dict(one.permuted) for pair, one in bound(dry) if pair.named}
+    found = {pair.place: _exchanged(dry, one) for pair, one in bound(dry)}
     for pair in dry.pairs:
         if dry.loaded_optimizers is None or pair.place not in found:
             found.setdefault(pair.place, displaced(pair))
         wrong = found[pair.place]
+        if not pair.named:
+            yield from _moved_by_the_load(dry, pair, wrong)
+            yield from _unseen(dry, pair)
+            continue
         if not wrong and dry.loaded is not None and dry.raised is None and pair.by_position and "torch" in dry.how:
             live = set(pair.live.members)
             wrong = {name: was for name, was in displaced(pair).items() if was not in live}
@@ -142,7 +148,26 @@ def parameter_order_mismatch(dry: DryRun) -> Iterator[Evidence | Unjudged]:
                 {"permutation": dict(list(wrong.items())[:KEPT]), "parameters": len(wrong)},
                 "hand the parameters to the optimizer in the order in which they were saved",
             )
-        yield from _unseen(dry, pair)
+
+
+def _exchanged(dry: DryRun, one: Binding) -> dict[str, str]:
+    """Live parameters that carry another one's state; what became of tensors that are in no model CK307 tells."""
+    return {name: was for name, was in one.permuted.items() if name in dry.now.parameters}
+
+
+def _moved_by_the_load(dry: DryRun, pair: Paired, wrong: Mapping[str, str]) -> Iterator[Evidence]:
+    """State of a file without names that the target's own load has put in another place than the file's."""
+    if not wrong or dry.raised is not None or all(pair.suggested.get(was) == name for name, was in wrong.items()):
+        return  # a load that puts each state where the order of the file's model wants it knows what it does
+    index = {name: place for place, name in enumerate(members_by_place(pair.live))}
+    spelled = (f"{name} (index {index.get(name)}) gets that of {was} (index {index.get(was)})"
+               for name, was in wrong.items())  # fmt: skip
+    yield Evidence(
+        f"the load puts state of optimizer {pair.place} into other places than the file has it in: {names(spelled)}",
+        at(optimizer=pair.place, parameter=next(iter(wrong))),
+        {"permutation": dict(list(wrong.items())[:KEPT]), "parameters": len(wrong)},
+        "leave the state where optimizer.load_state_dict puts it, or save the parameters' names",
+    )
 
 
 @also(stored.names_not_aligned, severity=Severity.INFO)
@@ -151,14 +176,23 @@ def names_not_aligned(dry: DryRun) -> Iterator[Evidence]:
     for pair in dry.pairs:
         classes = _of_one_shape(dry.built, pair)
         if classes:
+            unlike = {name: own for name, own in pair.suggested.items() if own != name and own in dry.built.parameters}
             yield Evidence(
                 f"the file has no names for the parameters of optimizer {pair.place}: the target's order says where a "
                 f"load puts the state, and an exchange among parameters of one shape would not be seen: "
-                f"{'; '.join(names(one) for one in classes[:3])}",
+                f"{'; '.join(names(one) for one in classes[:3])}{_otherwise(unlike)}",
                 at(optimizer=pair.place),
-                {"classes": [kept(one) for one in classes[:KEPT]]},
+                {"classes": [kept(one) for one in classes[:KEPT]], "otherwise": dict(list(unlike.items())[:KEPT])},
                 "build the optimizer from model.named_parameters(): torch 2.6 and later then keep param_names",
             )
+
+
+def _otherwise(unlike: Mapping[str, str]) -> str:
+    """Said where the order of the file's own model speaks for other places than the target's optimizer has."""
+    if not unlike:
+        return ""
+    spelled = names(f"{name} for what would be {own}" for name, own in unlike.items())
+    return f"; in the order of the file's model the places are others: the target has {spelled}"
 
 
 RULES: Final[tuple[Rule[DryRun], ...]] = (

@@ -1,7 +1,7 @@
 """What is judged: a checkpoint held against the training that shall load it, before and after the load."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ckptcheck.comparison.states import StateDiff
@@ -21,6 +21,8 @@ class Paired:
         exact_groups: whether the file's groups are those that the optimizer had; a flat file keeps none.
         by_position: whether a load binds by position, as torch does for an index-keyed optimizer.
         numbered: whether neither the file nor its model tells which parameter is which.
+        suggested: for each live name that the file's state got by its place, the one that the file's own order
+            suggests; empty where nothing does.
         guesses: the classes that the file's optimizer can be, none where no one knows.
         file_place: the place of the file's optimizer in the file, None where it has none for this one.
     """
@@ -32,6 +34,7 @@ class Paired:
     exact_groups: bool = True
     by_position: bool = True
     numbered: bool = False
+    suggested: Mapping[str, str] = field(default_factory=dict)
     guesses: tuple[str, ...] = ()
     file_place: int | None = None
 

@@ -1,5 +1,6 @@
-"""CK306 and CK602: hyperparameters and schedules, on which the file and the target disagree."""
+"""CK306: hyperparameters on which the file, the target and what the load leaves disagree."""
 
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -8,7 +9,16 @@ from ckptcheck.comparison.groups import match_groups
 from ckptcheck.comparison.traces import FLAGS
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.loads.dry_run import DryRun, Paired
-from ckptcheck.rules.loads.views import BOOKKEEPING, RATES, at, refused, rows_of, sizes, was_scheduled
+from ckptcheck.rules.loads.views import (
+    BOOKKEEPING,
+    COUNTED_IN_GROUPS,
+    RATES,
+    at,
+    refused,
+    rows_of,
+    sizes,
+    was_scheduled,
+)
 from ckptcheck.rules.rule import Evidence, Rule, also
 from ckptcheck.rules.runs import binding as runs
 from ckptcheck.rules.words import count, kept, names, shown
@@ -36,20 +46,48 @@ class Change:
         if self.after is None:
             return ""
         for side, word in ((self.file, "file"), (self.target, "target")):
-            if side is not None and side.digest == self.after.digest:
+            if side is not None and same_number(side, self.after):
                 return word
         return "neither"
 
+    @property
+    def is_agreed(self) -> bool:
+        """Whether the file and the target as built have one value."""
+        return self.file is not None and self.target is not None and same_number(self.file, self.target)
+
     def __str__(self) -> str:
-        return f"{self.key} of group {self.group}: {_said(self.file)} in the file, {_said(self.target)} in the target"
+        built = "" if self.is_agreed else f", {_said(self.target)} in the target"
+        after = f", {_said(self.after)} after the load" if self.wins == "neither" else ""
+        return f"{self.key} of group {self.group}: {_said(self.file)} in the file{built}{after}"
 
 
 def _said(entry: Entry | None) -> Json:
     return "none" if entry is None else shown(entry)
 
 
+def same_number(one: Entry, other: Entry) -> bool:
+    """Whether two values are one: in content, or as the same number, be it plain or in a tensor of one element."""
+    if one.digest == other.digest:
+        return True
+    values = [side.value for side in (one, other)]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return False
+    if any(side.spec is not None and side.spec.dtype == "float32" for side in (one, other)):
+        values = [_single(value) for value in values]
+    return values[0] == values[1]
+
+
+def _single(value: object) -> float:
+    """A number as float32 has it."""
+    assert isinstance(value, int | float)
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return float(value)
+
+
 def changes(dry: DryRun) -> list[Change]:
-    """Every hyperparameter that differs between groups that answer to each other."""
+    """Every hyperparameter that is not one in the file, in the target's group that answers, and after the load."""
     found = []
     for pair in dry.pairs:
         for group, mine in hyperparameters_by_group(pair):
@@ -58,8 +96,9 @@ def changes(dry: DryRun) -> list[Change]:
             now = after[group].hyperparameters if group < len(after) else {}
             for key in {**mine, **live}:
                 one, other = mine.get(key), live.get(key)
-                if one is None or other is None or one.digest != other.digest:
-                    found.append(Change(pair.place, group, key, one, other, now.get(key)))
+                change = Change(pair.place, group, key, one, other, now.get(key))
+                if not change.is_agreed or change.wins == "neither":
+                    found.append(change)
     return found
 
 
@@ -82,8 +121,10 @@ def hyperparameter_changed(dry: DryRun) -> Iterator[Evidence]:
     differing = changes(dry)
     yield from _asserts_on_cpu(dry, differing)
     yield from _gone(dry, differing)
-    both = [one for one in differing if one.file is not None and one.target is not None]
+    both = [one for one in differing if one.file is not None and one.target is not None and not _is_progress(one)]
     scheduled = "schedule" in dry.built.sections, was_scheduled(dry)
+    yield from _overruled([one for one in both if one.is_agreed and not (any(scheduled) and one.key in RATES)])
+    both = [one for one in both if not one.is_agreed]
     lone = scheduled[0] is not scheduled[1]
     rates = [one for one in both if any(scheduled) and one.key in RATES and _is_moved(dry, one)]
     fixed = [one for one in both if one not in rates and one.key not in BOOKKEEPING]
@@ -96,6 +137,26 @@ def hyperparameter_changed(dry: DryRun) -> Iterator[Evidence]:
     ):
         if listed:
             yield _evidence(listed, severity)
+
+
+def _is_progress(one: Change) -> bool:
+    """Whether it is no setting but what the optimizer itself counts in its group, and the file's is taken over."""
+    return one.key in COUNTED_IN_GROUPS and one.wins in ("", "file")
+
+
+def _overruled(listed: list[Change]) -> Iterator[Evidence]:
+    """Values that the file and the target have alike, and the load has changed: no schedule explains them."""
+    listed = [one for one in listed if one.key not in FLAGS and one.key not in BOOKKEEPING]
+    if listed:
+        one = listed[0]
+        yield Evidence(
+            f"the load sets {count(listed, 'hyperparameter')} to what neither the file nor the target has: "
+            f"{names(str(each) for each in listed)}",
+            at(optimizer=one.optimizer, group=one.group, key=one.key),
+            {"file": _said(one.file), "target": _said(one.target), "loaded": _said(one.after), "wins": one.wins,
+             "changes": kept(str(each) for each in listed)},
+            "leave what load_state_dict has put into the groups, or save the value that you mean",
+        )  # fmt: skip
 
 
 def _is_moved(dry: DryRun, one: Change) -> bool:

@@ -1,12 +1,13 @@
 """CK602: a schedule that will not go on where the file's stopped."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from ckptcheck.finding import Severity
+from ckptcheck.optimizers.schedules import SCHEDULES
 from ckptcheck.rules.loads.dry_run import DryRun
 from ckptcheck.rules.loads.hyperparameters import hyperparameters_by_group
-from ckptcheck.rules.loads.views import at
+from ckptcheck.rules.loads.views import at, came
 from ckptcheck.rules.rule import Evidence, Rule, also
 from ckptcheck.rules.runs import resume
 from ckptcheck.rules.words import brief, kept, names, shown
@@ -34,7 +35,7 @@ def schedule_diverged(dry: DryRun) -> Iterator[Evidence]:
             "build a schedule for the whole of the training, and do not load the old total over it",
             Severity.WARNING,
         )
-    yield from _jump(dry, file)
+    yield from [*_jump(dry, file)] or _left(dry, file, live)
 
 
 def _heads(section: Mapping[str, Entry]) -> set[str]:
@@ -56,7 +57,14 @@ def _other_class(file: Mapping[str, Entry], live: Mapping[str, Entry]) -> Eviden
     )
 
 
-_POSITION: Final = frozenset({"last_epoch", "verbose", "best", "num_bad_epochs", "cooldown_counter", "T_cur"})
+_POSITION: Final = frozenset({"last_epoch", "verbose", "best", "num_bad_epochs", "cooldown_counter", "T_cur", "T_i"})
+"""What moves as the training goes."""
+_SETTINGS: Final = frozenset().union(*(row.keys for row in SCHEDULES)) - _POSITION
+"""What torch's schedules are built with: of another class's keys nobody knows whether they move."""
+_HORIZONS: Final = frozenset(
+    {"T_max", "total_steps", "total_iters", "num_training_steps", "max_steps", "t_initial", "max_iters", "end_step"}
+)
+"""Settings that say when a schedule ends."""
 
 
 def _settings(dry: DryRun, file: Mapping[str, Entry], live: Mapping[str, Entry]) -> Iterator[Evidence]:
@@ -68,17 +76,41 @@ def _settings(dry: DryRun, file: Mapping[str, Entry], live: Mapping[str, Entry])
         if key in live and live[key].digest != one.digest and not key.startswith("_") and "._" not in key
         and key.rpartition(".")[2] not in _POSITION
     ]  # fmt: skip
-    if differing:
-        key = differing[0]
-        winner = "the target's" if after and after[key].digest == live[key].digest else "the file's"
-        spelled = (f"{one}: {shown(file[one])} in the file, {shown(live[one])} in the target" for one in differing)
-        yield Evidence(
-            f"the schedule's settings differ, {winner} win: {names(spelled)}",
-            at(key=key),
-            {"file": shown(file[key]), "target": shown(live[key]), "settings": kept(differing)},
-            "set the new horizon after the schedule is loaded, if it is meant to change",
-            Severity.INFO,
-        )
+    if not differing:
+        return
+    lost = [key for key in differing if after and key in after and after[key].digest == live[key].digest]
+    told = lost or differing
+    key, winner = told[0], "the target's" if lost else "the file's"
+    spelled = (f"{one}: {shown(file[one])} in the file, {shown(live[one])} in the target" for one in told)
+    weighty = lost or [one for one in told if _key(one) in _SETTINGS]
+    over = "" if lost else _over(after or file, differing)
+    harmless = all(_is_longer(one, file, live) for one in weighty) and not over
+    yield Evidence(
+        f"the schedule's settings differ, {winner} win: {names(spelled)}{over}",
+        at(key=key),
+        {"file": shown(file[key]), "target": shown(live[key]), "settings": kept(told), "wins": winner[4:-2]},
+        "load the schedule's state in your load" if lost and not harmless
+        else "set the new horizon after the schedule is loaded, if it is meant to change",
+        Severity.INFO if harmless else Severity.WARNING,
+    )  # fmt: skip
+
+
+def _over(after: Mapping[str, Entry], differing: Collection[str]) -> str:
+    """Said of a cosine that has come to the end which the file gives it: it goes up again; "" for any other."""
+    end, last = (_number(after.get(key)) for key in ("T_max", "last_epoch"))
+    if "T_max" not in differing or end is None or last is None or last < end:
+        return ""
+    return f"; it stands at step {brief(last)} of {brief(end)}, and its rate goes up again from there"
+
+
+def _key(path: str) -> str:
+    return path.rpartition(".")[2].partition("[")[0].partition("{")[0]
+
+
+def _is_longer(path: str, file: Mapping[str, Entry], live: Mapping[str, Entry]) -> bool:
+    """Whether a setting is a horizon which the target puts off: a training that shall go on for longer."""
+    old, new = _number(file[path]), _number(live[path])
+    return _key(path) in _HORIZONS and old is not None and new is not None and new > old
 
 
 def _jump(dry: DryRun, file: Mapping[str, Entry]) -> Iterator[Evidence]:
@@ -105,6 +137,22 @@ def _jump(dry: DryRun, file: Mapping[str, Entry]) -> Iterator[Evidence]:
                 "build the schedule before the optimizer is loaded, and load both",
             )
             return
+
+
+def _left(dry: DryRun, file: Mapping[str, Entry], live: Mapping[str, Entry]) -> Iterator[Evidence]:
+    """A position that the target's own load left as it was built, though the file has another one."""
+    if dry.loaded is None or dry.raised is not None or dry.how != "the target's own load":
+        return
+    after = dry.loaded.sections.get("schedule", {})
+    saved, built, now = (_number(one.get("last_epoch")) for one in (file, live, after))
+    if None not in (saved, built) and built == now != saved and not came(dry, "schedule"):
+        yield Evidence(
+            f"the load left the schedule at step {brief(now)}, where the target had built it; the file has it at step "
+            f"{brief(saved)}",
+            at(key="last_epoch"),
+            {"saved": saved, "loaded": now},
+            "call scheduler.load_state_dict in your load",
+        )
 
 
 def _number(entry: Entry | None) -> float | None:

@@ -33,6 +33,28 @@ BOOKKEEPING: Final = frozenset(
 """Of a group, what schedules and trainers keep in it and no update reads."""
 
 
+COUNTED_IN_GROUPS: Final = frozenset(
+    {
+        "step",
+        "k",
+        "n_iter",
+        "num_updates",
+        "weight_sum",
+        "lr_max",
+        "scheduled_lr",
+        "train_mode",
+        "d",
+        "d_max",
+        "d_hat",
+        "d_numerator",
+        "d_denom",
+        "gsq_weighted",
+        "numerator_weighted",
+    }
+)
+"""What schedule-free, Prodigy and D-Adaptation optimizers count and estimate in their groups as they go."""
+
+
 def at(**place: object) -> Place:
     """A place right after the load, whatever step the file is of."""
     return Place(stage=LOAD, **place)  # type: ignore[arg-type]

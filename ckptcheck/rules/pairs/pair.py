@@ -21,6 +21,7 @@ class Pair:
         not_held: contracts that could not be held against the two.
         freeze: the contract of each parameter that has one.
         surveys: what the tensors of each side hold, the left's first; None where they were not read.
+        released: why the right one is judged as a release of the left one's weights; "" where a training goes on.
         course: how the right one follows the left one; found when the pair is made.
     """
 
@@ -29,19 +30,12 @@ class Pair:
     not_held: tuple[NotHeld, ...] = ()
     freeze: Mapping[str, str] = field(default_factory=dict)
     surveys: tuple[Survey | None, Survey | None] = (None, None)
+    released: str = ""
     course: Course = field(init=False)
 
     def __post_init__(self) -> None:
         """Read the counters once, for all rules."""
         object.__setattr__(self, "course", course_of(self.diff))
-
-    @property
-    def released(self) -> str:
-        """That the right checkpoint is judged as a release of the left one's weights; "" where a training goes on."""
-        left, right = self.diff.left.state, self.diff.right.state
-        if self.course.why_not or not left.optimizers or right.optimizers or not right.parameters:
-            return ""
-        return RELEASED if is_release(self.diff.right) else ""
 
 
 WHY_NOT: Final[Mapping[str, str]] = {"broken": "no freeze contract was given"}

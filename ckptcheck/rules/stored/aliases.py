@@ -102,7 +102,7 @@ def _shared(one: Kept) -> Mapping[_Spot, Sequence[_Owner]]:
         return {}
     places: dict[_Spot, list[_Owner]] = defaultdict(list)
     for name, state in one.optimizer.state.items():
-        for key in own & state.keys():
+        for key in sorted(own & state.keys()):
             spot = _spot(state[key].ref)
             if spot is not None:
                 places[spot].append(_Owner(name, key))

@@ -11,6 +11,7 @@ from ckptcheck.rules.runs.binding import trainable_parameter_in_no_group
 from ckptcheck.rules.stored.shapes import parameter_order_mismatch, state_shape_mismatch
 from ckptcheck.rules.stored.stored import Purpose, Stored
 from ckptcheck.rules.stored.ties import tied_weights_broken
+from ckptcheck.rules.stored.unnamed_shapes import state_of_no_parameters_shape
 from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.checkpoint import Checkpoint, NameSource, Naming
 from ckptcheck.state.training_state import Optimizer, TrainingState
@@ -224,6 +225,7 @@ RULES: Final[tuple[Rule[Stored], ...]] = (
     parameter_order_mismatch,
     a_trainable_parameter_beside_one_that_is_stepped,
     state_shape_mismatch,
+    state_of_no_parameters_shape,
     parameter_in_two_groups,
     names_not_aligned,
     key_prefix_mismatch,

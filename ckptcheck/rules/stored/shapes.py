@@ -134,12 +134,17 @@ def _is_sharded(told: Mapping[str, Signature], wrong: Mapping[str, Signature], s
     return flat and not any(len(shapes[name]) > 1 for name in told.keys() - wrong.keys())
 
 
-def _shapes(state: TrainingState) -> dict[str, Shape]:
-    """The whole shape of each floating parameter by each of its names."""
+def own_shapes(state: TrainingState) -> dict[str, Shape]:
+    """The whole shape of each floating parameter by its first name, in the model's order."""
     return {
-        each: shape
+        name: shape
         for name, one in state.parameters.items()
         if one.entry.spec is not None and one.entry.spec.dtype.startswith(_FLOATING)
         and (shape := whole_shape(one.entry)) is not None
-        for each in (name, *one.aliases)
     }  # fmt: skip
+
+
+def _shapes(state: TrainingState) -> dict[str, Shape]:
+    """The same by each of its names."""
+    own = own_shapes(state)
+    return {each: shape for name, shape in own.items() for each in (name, *state.parameters[name].aliases)}
