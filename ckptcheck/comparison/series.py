@@ -122,7 +122,7 @@ def stale_moments(left: Checkpoint, right: Checkpoint, max_bytes: int = MAX_BYTE
     Healthy moments differ in their first bytes, so that little is read. DamagedCheckpointError where bytes are missing.
     """
     advanced = left.state.step is not None and right.state.step is not None and left.state.step < right.state.step
-    reader = _Reader(max_bytes)
+    reader = Reader(max_bytes)
     moved, stale, unread = 0, [], 0
     for one, other in zip(left.state.optimizers, right.state.optimizers, strict=False):
         for name, kept in one.state.items():
@@ -157,14 +157,14 @@ def _counter_advanced(left: Mapping[str, Entry], right: Mapping[str, Entry]) -> 
     return values[0] is not None and values[1] is not None and values[0] < values[1]
 
 
-def _weight_changed(name: str, left: Checkpoint, right: Checkpoint, reader: "_Reader") -> bool:
+def _weight_changed(name: str, left: Checkpoint, right: Checkpoint, reader: "Reader") -> bool:
     refs = [side.state.parameters[name].entry.ref for side in (left, right) if name in side.state.parameters]
     if len(refs) < 2 or refs[0] is None or refs[1] is None or refs[0].spec != refs[1].spec:
         return False
     return not reader.equal(refs[0], refs[1])
 
 
-class _Reader:
+class Reader:
     """Compares tensors from their first bytes on, up to the first difference, and counts what it read."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -172,13 +172,15 @@ class _Reader:
 
     @property
     def exhausted(self) -> bool:
+        """Whether as many bytes were read as may be."""
         return self._left <= 0
 
     def all_equal(self, pairs: list[tuple[TensorRef, TensorRef]]) -> bool:
         """Whether all pairs are equal, and not all of them zero."""
-        return all(self.equal(*pair) for pair in pairs) and any(self._holds_something(one) for one, _ in pairs)
+        return all(self.equal(*pair) for pair in pairs) and any(self.holds_something(one) for one, _ in pairs)
 
     def equal(self, left: TensorRef, right: TensorRef) -> bool:
+        """Whether two tensors of one spec are the same bytes."""
         start, size = 0, _FIRST_BYTES
         while start < left.spec.nbytes:
             if self.block(left, start, size) != self.block(right, start, size):
@@ -186,7 +188,8 @@ class _Reader:
             start, size = start + size, _BLOCK_BYTES
         return True
 
-    def _holds_something(self, ref: TensorRef) -> bool:
+    def holds_something(self, ref: TensorRef) -> bool:
+        """Whether any byte is not zero."""
         for start in range(0, ref.spec.nbytes, _BLOCK_BYTES):
             block = self.block(ref, start, _BLOCK_BYTES)
             if block.count(0) < len(block):
@@ -194,6 +197,7 @@ class _Reader:
         return False
 
     def block(self, ref: TensorRef, start: int, size: int) -> bytearray:
+        """Up to `size` bytes from `start` on."""
         read = bytearray(min(size, ref.spec.nbytes - start))
         ref.read_into(start, memoryview(read))
         self._left -= len(read)

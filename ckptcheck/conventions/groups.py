@@ -110,10 +110,12 @@ def _by_key(value: Raw) -> dict[Any, Raw]:
     """The state by the groups' own keys: an index that a format turned into text is an index again."""
     state = value.get("state", {})
     listed = {key for group in value["param_groups"] for key in _listed(group, "params")}
-    return {
-        int(key) if isinstance(key, str) and is_index(key) and key not in listed else key: one
-        for key, one in state.items()
-    }
+    taken = {key for key in state if not isinstance(key, str)} | listed
+    found: dict[Any, Raw] = {}
+    for key, one in state.items():
+        index = int(key) if isinstance(key, str) and is_index(key) and key not in listed else key
+        found[key if index != key and (index in found or index in taken & state.keys()) else index] = one
+    return found
 
 
 def _listed(group: Mapping[Any, Raw], key: str) -> list[Any]:

@@ -105,9 +105,9 @@ def unsafe_pickle(files: Files) -> Iterator[Evidence]:
     Fix: save tensors, numbers, strings, lists and dicts only; load files of others with `weights_only=True`.
     Limits: an error where a global can run any code, and for a release (`--for release`) where it is of any other
     package. A module of torch's that is saved whole is told, too. Classes that the common trainers save are not told,
-    in a release as a warning; code can hide in the constructor of any class. Where all is harmless and `torch.load` refuses it nevertheless by its default since torch
-    2.6 (numbers and generators of numpy, argparse.Namespace), an info says so, of a single file only: in a trainer's
-    folder its own loader knows.
+    in a release as a warning; code can hide in the constructor of any class. Where all is harmless and `torch.load`
+    refuses it nevertheless by its default since torch 2.6 (numbers and generators of numpy, argparse.Namespace), an
+    info says so, of a single file only: in a trainer's folder its own loader knows.
     """
     by_file: dict[str, dict[Danger, list[str]]] = {}
     for one in files.raw.globals if files.raw else ():

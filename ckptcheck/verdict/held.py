@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from ckptcheck.comparison.states import StateDiff, compare_states
-from ckptcheck.rules.loads.dry_run import DryRun, Paired
+from ckptcheck.rules.loads.dry_run import DryRun, Paired, Slot, slot_of
 from ckptcheck.state.digest import PLAIN_DIGEST, XXH3_128, Digest
 from ckptcheck.state.raw import tensors_in
 from ckptcheck.state.scalars import number_in
@@ -13,6 +13,8 @@ from ckptcheck.state.tensor import TensorRef
 from ckptcheck.state.training_state import Entry, Optimizer, Parameter, TrainingState
 from ckptcheck.verdict.pairing import pair_optimizers
 
+MAX_ROUNDED_BYTES: Final = 1 << 30
+"""So much of what a load has changed is held against roundings of the file's."""
 _CHUNK_BYTES: Final = 1 << 22
 _NOTHING: Final = Optimizer(None, ())
 
@@ -34,7 +36,8 @@ def held_against(dry: DryRun, loaded: TrainingState | None) -> DryRun:
     if loaded is None:
         return dry
     load = _compared(state, pairs, loaded, digests)
-    return replace(dry, loaded=loaded, load=load, held=frozenset(_held(dry, load, loaded, digests)))
+    held = frozenset(_held(dry, load, loaded, digests))
+    return replace(dry, loaded=loaded, load=load, held=held, rounded=dict(_rounded(load)))
 
 
 def _tied(dry: DryRun, digests: "Digests") -> dict[str, Parameter]:
@@ -118,6 +121,23 @@ def _with_digested_groups(optimizer: Optimizer, digests: Digests) -> Optimizer:
     """A hyperparameter can be a tensor, as a learning rate of a captured graph is."""
     groups = (replace(one, hyperparameters=digests.entries(one.hyperparameters)) for one in optimizer.groups)
     return replace(optimizer, groups=tuple(groups))
+
+
+def _rounded(load: StateDiff) -> Iterator[tuple[Slot, str]]:
+    """Entries of which the live one is the file's, rounded: to which dtype. Only so many bytes are looked at."""
+    from ckptcheck.comparison.narrowed_digest import narrowed_digest, narrower_than
+
+    left = MAX_ROUNDED_BYTES
+    for one in (*load.of("param"), *load.of("state"), *load.of("buffer")):
+        file, live = one.left, one.right
+        if file is None or live is None or file.ref is None or file.spec is None or file.spec != live.spec:
+            continue
+        left -= file.nbytes
+        if left < 0:
+            return
+        through = (dtype for dtype in narrower_than(file.spec) if narrowed_digest(file.ref, dtype) == live.digest)
+        if dtype := next(through, None):
+            yield slot_of(one), dtype
 
 
 def _held(dry: DryRun, load: StateDiff, loaded: TrainingState, digests: Digests) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ckptcheck.comparison.series import Described, Stale, describe, stale_moments
+from ckptcheck.comparison.series_parts import Same, same_parts
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.errors import CheckpointError, DamagedCheckpointError
 from ckptcheck.finding import Json
@@ -45,7 +46,7 @@ def judge_series(path: Path, raw: RawTree, question: CheckQuestion, progress: Pr
             read[one.name] = checkpoint
     series = Series(folder, tuple(members), len(found) - len(recent), _tracker(raw))
     stale, why_not = _stale(series, read)
-    series = replace(series, stale=stale or None, not_compared=why_not)
+    series = replace(series, stale=stale or None, not_compared=why_not, same=_same(series, read))
     rules = chosen(SERIES_RULES, question.select, question.ignore)
     findings, not_judged = judged(rules, series, WHY_NOT)
     return Said(findings, not_judged, _parts(series), frozenset(one.code for one in rules))
@@ -94,7 +95,33 @@ def _stale(series: Series, read: Mapping[str, Checkpoint]) -> tuple[dict[tuple[s
         if stale is not None:
             found[left, right] = stale
     older = len(pairs) - len(compared)
-    return found, f"the moments of {older} older pairs of checkpoints were not compared" if older else ""
+    pair = "pair" if older == 1 else "pairs"
+    return found, f"the moments of {older} older {pair} of checkpoints were not compared" if older else ""
+
+
+def _same(series: Series, read: Mapping[str, Checkpoint]) -> dict[tuple[str, str], Same]:
+    """Which parts of the newest checkpoints are those of an earlier one that was read, the nearest."""
+    found: dict[tuple[str, str], Same] = {}
+    for run in series.runs:
+        held = [(one.name, told) for one, told in run if one.name in read]
+        for place, (right, after) in enumerate(held):
+            for left, before in reversed(held[:place]):
+                if not _is_later(before, after):
+                    continue
+                try:
+                    same = same_parts(read[left], read[right])
+                except CheckpointError:
+                    continue  # it is told as damaged
+                if same is not None:
+                    found[left, right] = same
+                    break
+    return found
+
+
+def _is_later(before: Described, after: Described) -> bool:
+    """Whether steps lie between two checkpoints, as they record them or as their optimizers count."""
+    steps, updates = (before.step, after.step), (before.most_updates, after.most_updates)
+    return any(one[0] is not None and one[1] is not None and one[0] < one[1] for one in (steps, updates))
 
 
 def _parts(series: Series) -> dict[str, Json]:

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ckptcheck.finding import Severity
-from ckptcheck.rules.loads.dry_run import DryRun, Paired
+from ckptcheck.rules.loads.dry_run import OWN_LOAD, DryRun, Paired
 from ckptcheck.rules.loads.views import at, bound, came, file_names, refused, rows_of, state_came
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import completeness as runs
 from ckptcheck.rules.stored import orphans, surroundings
 from ckptcheck.rules.stored.expected_state import base_keys, keeps_nothing, required
 from ckptcheck.rules.stored.missing_state import told_apart
-from ckptcheck.rules.words import count, kept, names
+from ckptcheck.rules.words import count, generators, kept, names
 from ckptcheck.state.training_state import Optimizer
 
 
@@ -166,6 +166,29 @@ def _absent(dry: DryRun, section: str) -> Iterator[Evidence]:
     )
 
 
+@also(runs.rng_state_absent)
+def generators_left(dry: DryRun) -> Iterator[Evidence]:
+    """The target's own load did not restore generators of which the file holds the state."""
+    if dry.load is None or dry.loaded is None or dry.raised is not None or dry.how != OWN_LOAD:
+        return
+    left = []
+    for one in dry.load.of("rng"):
+        before, now = dry.built.rng.get(one.name), one.right
+        # numpy's generator has several forms, of which none says that another one is unlike.
+        if before is None or now is None or one.left is None or one.name == "numpy" or one.left.spec != now.spec:
+            continue
+        if before.digest == now.digest:
+            left.append(one.name)
+    if left:
+        yield Evidence(
+            f"the load left {generators(left)} where the factory had put {'it' if len(left) == 1 else 'them'}; the "
+            "file holds another state",
+            at(key=left[0]),
+            {"generators": kept(left)},
+            "restore the generators at the end of your load",
+        )
+
+
 @also(surroundings.scheduler_state_absent)
 def scheduler_state_absent(dry: DryRun) -> Iterator[Evidence]:
     """The target has a schedule that the file has no state of."""
@@ -208,6 +231,7 @@ RULES: Final[tuple[Rule[DryRun], ...]] = (
     optimizer_state_absent,
     optimizer_state_missing_for_parameter,
     optimizer_state_partial,
+    generators_left,
     scheduler_state_absent,
     scaler_state_absent,
     ema_state_absent,

@@ -2,11 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
-from ckptcheck.comparison.states import StateDiff
+from ckptcheck.comparison.states import EntryDifference, StateDiff
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.training_state import Optimizer, TrainingState
+
+
+OWN_LOAD: Final = "the target's own load"
+"""What loaded, as `DryRun.how` says it, where the target brings a load."""
+Slot: TypeAlias = tuple[str, int | None, str, str]
+"""Where an entry stands: section, optimizer, name, key."""
+
+
+def slot_of(one: EntryDifference) -> Slot:
+    """Where a differing entry stands."""
+    return one.section, one.optimizer, one.name, one.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,7 @@ class DryRun:
         not_loaded: why no load was made, in one sentence; "" where one was.
         pairs: one for each live optimizer.
         held: live parameters and buffers whose content after the load lies somewhere in the file, under whatever name.
+        rounded: entries whose live content is the file's, rounded to a narrower dtype and back: to which.
         left_out: what the load did not try, one line each.
     """
 
@@ -67,6 +79,7 @@ class DryRun:
     not_loaded: str = ""
     pairs: tuple[Paired, ...] = ()
     held: frozenset[str] = frozenset()
+    rounded: Mapping[Slot, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
     @property

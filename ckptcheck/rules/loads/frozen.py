@@ -6,9 +6,11 @@ from typing import Final
 from ckptcheck.comparison.bindings import COUNTERS
 from ckptcheck.finding import Severity
 from ckptcheck.rules.loads.dry_run import DryRun, Paired
-from ckptcheck.rules.loads.views import at, bound
+from ckptcheck.rules.loads.views import at, bound, refused, rows_of
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import frozen as runs
+from ckptcheck.rules.stored.expected_state import keeps_nothing
+from ckptcheck.rules.stored.missing_state import told_apart
 from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Optimizer
@@ -26,6 +28,7 @@ def freeze_set_changed(dry: DryRun) -> Iterator[Evidence | Unjudged]:
         yield _evidence(frozen, thawed, None)
     for pair in dry.pairs:
         yield from _by_counters(dry, pair, set(told))
+        yield from _by_lack_of_state(dry, pair, set(told))
 
 
 def _by_counters(dry: DryRun, pair: Paired, told: set[str]) -> Iterator[Evidence | Unjudged]:
@@ -46,6 +49,35 @@ def _by_counters(dry: DryRun, pair: Paired, told: set[str]) -> Iterator[Evidence
         yield Unjudged(
             f"the target freezes {names(frozen)}, which {'has' if len(frozen) == 1 else 'have'} optimizer state in the "
             "file; whether they were frozen when it was saved is not said"
+        )
+
+
+def _by_lack_of_state(dry: DryRun, pair: Paired, told: set[str]) -> Iterator[Evidence]:
+    """Trained now, though the file has no state of a whole module beside others that have some.
+
+    A lone parameter without state, or one that was surely trained, is told by CK202. What is frozen lies mostly where a
+    model begins: elsewhere an expert or a head that no gradient reaches is as likely.
+    """
+    rows = rows_of(pair.live)
+    if pair.file is None or refused(dry, pair) or not rows or any(row.whole_list for row in rows):
+        return
+    if all(keeps_nothing(rows, group.hyperparameters) for group in pair.live.groups):
+        return
+    now, listed = dry.now.parameters, set(pair.file.members)
+    having = [name for name, one in pair.file.state.items() if one and name in listed]
+    missing = [name for name in pair.live.members if name in listed and name not in told
+               and name in now and now[name].requires_grad and not pair.file.state.get(name)]  # fmt: skip
+    idle = [one for one in told_apart(missing, having)[1] if not one.is_lone] if having else []
+    thawed = [name for one in idle for name in one.names]
+    if thawed:
+        yield Evidence(
+            f"the target trains {count(thawed, 'parameter')} of which the file has no optimizer state, beside "
+            f"{len(having)} that have theirs: {names(thawed)}; either they were frozen when it was saved, or no "
+            "gradient reaches them",
+            at(optimizer=pair.place, parameter=thawed[0]),
+            {"thawed": kept(thawed), "with_state": len(having)},
+            "save which parameters are trained and restore requires_grad before the optimizer is built",
+            Severity.WARNING if thawed[0] == pair.live.members[0] else Severity.INFO,
         )
 
 

@@ -1,11 +1,12 @@
 """CK5 and CK601: values that a load casts or changes, and a load that raises."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.finding import Severity
-from ckptcheck.rules.loads.dry_run import DryRun
+from ckptcheck.rules.loads.dry_run import DryRun, slot_of
 from ckptcheck.rules.loads.views import at, bound
 from ckptcheck.rules.rule import Evidence, Rule, also
 from ckptcheck.rules.runs import fidelity
@@ -42,6 +43,24 @@ def dtype_narrowed(dry: DryRun) -> Iterator[Evidence]:
                  "count": len(listed)},
                 "load_state_dict casts state to the dtype of its parameter: keep model and file in one dtype",
             )  # fmt: skip
+    yield from _rounded(dry)
+
+
+def _rounded(dry: DryRun) -> Iterator[Evidence]:
+    """What came out of the load is the file's, rounded to a narrower dtype and back."""
+    assert dry.load is not None
+    listed = [one for one in dry.load.entries if slot_of(one) in dry.rounded]
+    if listed:
+        first = listed[0]
+        through = Counter(dry.rounded.values()).most_common(1)[0][0]
+        found = [_called(one) for one in listed]
+        yield Evidence(
+            f"{count(listed, 'tensor')} {'is' if len(listed) == 1 else 'are'} after the load what the file holds, "
+            f"rounded to {through}: {names(found)}",
+            at(optimizer=first.optimizer, parameter=first.name, key=first.key or None),
+            {"rounded_through": through, "tensors": kept(found), "count": len(listed)},
+            f"load these tensors as they are, not through {through}",
+        )
 
 
 def _narrower(one: TensorSpec, other: TensorSpec) -> bool:
@@ -90,6 +109,7 @@ def load_not_faithful(dry: DryRun) -> Iterator[Evidence]:
             and (one.name, one.key) not in counted and one.left is not None and one.right is not None
             and one.left.spec == one.right.spec
         ]  # fmt: skip
+    changed = [one for one in changed if slot_of(one) not in dry.rounded]  # which CK504 tells
     if changed and dry.raised is None:
         one = changed[0]
         yield Evidence(

@@ -5,7 +5,7 @@ from typing import Final
 
 from ckptcheck.finding import Severity
 from ckptcheck.optimizers.schedules import SCHEDULES
-from ckptcheck.rules.loads.dry_run import DryRun
+from ckptcheck.rules.loads.dry_run import OWN_LOAD, DryRun
 from ckptcheck.rules.loads.hyperparameters import hyperparameters_by_group
 from ckptcheck.rules.loads.views import at, came
 from ckptcheck.rules.rule import Evidence, Rule, also
@@ -141,7 +141,7 @@ def _jump(dry: DryRun, file: Mapping[str, Entry]) -> Iterator[Evidence]:
 
 def _left(dry: DryRun, file: Mapping[str, Entry], live: Mapping[str, Entry]) -> Iterator[Evidence]:
     """A position that the target's own load left as it was built, though the file has another one."""
-    if dry.loaded is None or dry.raised is not None or dry.how != "the target's own load":
+    if dry.loaded is None or dry.raised is not None or dry.how != OWN_LOAD:
         return
     after = dry.loaded.sections.get("schedule", {})
     saved, built, now = (_number(one.get("last_epoch")) for one in (file, live, after))

@@ -1,23 +1,22 @@
 """CK3: names, ties and weights of two checkpoints, and weights that no update reached."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ckptcheck.comparison.checkpoint_diff import Kind, OptimizerPair, Row
+from ckptcheck.comparison.checkpoint_diff import Kind, Row
 from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.pairs.completeness import optimizers_apart
 from ckptcheck.rules.pairs.course import both, model_rows, state_rows, unnamed
+from ckptcheck.rules.pairs.leaps import WIDE, leapt
+from ckptcheck.rules.pairs.lost_names import statistics_anew, unlike_buffers, unlike_names
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import binding as runs
 from ckptcheck.rules.stored import binding as stored
-from ckptcheck.rules.words import brief, count, kept, names
+from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.scalars import value_of
 from ckptcheck.state.training_state import Optimizer
 
-_WIDE: Final = ("float32", "float64")
-"""Dtypes in which an update of a usual size does not vanish."""
 _LEAST_RATE: Final = 1e-6
 """Rates below may round away."""
 _UNSCALED: Final = "momentum_buffer"
@@ -26,10 +25,6 @@ _LEAST_CHANGE: Final = 1e-7
 """Moments that changed by less may be of rounding alone, and move no weight."""
 _MOMENTS: Final = ("exp_avg", "momentum_buffer", "exp_inf", "prev")
 """State that a gradient can turn to another sign."""
-_SLACK: Final = 1.5
-_SLACK_OF_SCHEDULE: Final = 5.0
-"""How many times the farthest that Adam can go a weight must have moved, to be another weight; where a schedule may
-have had higher rates in between than both files know."""
 
 
 @also(stored.names_not_aligned)
@@ -73,77 +68,12 @@ def weights_not_loaded(pair: Pair) -> Iterator[Evidence | Unjudged]:
         yield Unjudged(pair.course.why_not)
         return
     if pair.course.prefixes is None:
-        yield from _unlike_names(pair)
+        yield from unlike_names(pair)
+        yield from unlike_buffers(pair)
+        yield from statistics_anew(pair)
     if not optimizers_apart(pair):
         for one, _, right in both(pair.diff):
-            yield from _leapt(pair, one, right)
-
-
-def _unlike_names(pair: Pair) -> Iterator[Evidence]:
-    parameters = {**pair.diff.left.state.parameters, **pair.diff.right.state.parameters}
-    rows = [(name, row) for name, row in model_rows(pair.diff).items() if name in parameters]
-    gone = [name for name, row in rows if row.kind in (Kind.REMOVED, Kind.RENAMED)]
-    new = [name for name, row in rows if row.kind is Kind.ADDED]
-    if gone or new:
-        parts = [f"{names(gone)} of the left checkpoint only" if gone else "",
-                 f"{names(new)} of the right one only" if new else ""]  # fmt: skip
-        yield Evidence(
-            f"{count([*gone, *new], 'parameter')} {'has' if len(gone) + len(new) == 1 else 'have'} no partner: "
-            f"{'; '.join(part for part in parts if part)}",
-            Place(parameter=(*gone, *new)[0]),
-            {"left_only": kept(gone), "right_only": kept(new)},
-            "load with strict=True, or look at the missing and unexpected keys that load_state_dict returns",
-            Severity.WARNING if gone and pair.diff.right.state.optimizers else Severity.INFO,
-        )
-
-
-def _leapt(pair: Pair, one: OptimizerPair, right: Optimizer) -> Iterator[Evidence]:
-    """Adam bounds every update: weights that moved much farther were not trained on from the left ones."""
-    rows = model_rows(pair.diff)
-    counters = pair.course.of(one.optimizer)
-    has_schedule = any(side.state.sections.get("schedule") for side in (pair.diff.left, pair.diff.right))
-    slack = _SLACK_OF_SCHEDULE if has_schedule else _SLACK
-    far, seen = [], 0
-    for place, group in enumerate(right.groups):
-        bound = _bound(pair, one, place)
-        for name in group.members:
-            row, counted = rows.get(name or ""), counters.get(name or "")
-            if bound is None or name is None or counted is None or counted.rise <= 0:
-                continue
-            seen += 1
-            moved = row.difference.max_abs if row is not None and row.difference is not None else None
-            if moved is not None and moved > slack * bound * counted.rise:
-                far.append((name, moved, bound * counted.rise))
-    if far and len(far) * 2 > seen:
-        name, moved, most = far[0]
-        yield Evidence(
-            f"{len(far)} of {seen} parameters moved farther than their updates can move them: {name} by "
-            f"{brief(moved)}, where {brief(counters[name].rise)} updates go {brief(most)} at most; the weights were "
-            "not loaded, or others were",
-            Place(optimizer=one.optimizer, parameter=name),
-            {"parameters": kept(entry[0] for entry in far), "moved": moved, "most": most, "of": seen},
-            "look at the missing and unexpected keys that load_state_dict returns",
-        )
-
-
-def _bound(pair: Pair, one: OptimizerPair, place: int) -> float | None:
-    """The farthest that one Adam update moves an element, at the highest rate that either file knows; None for others.
-
-    |m| / sqrt(v) <= (1 - beta1) / sqrt(1 - beta2) (Kingma and Ba 2015, section 2.1), or 1.
-    """
-    sides = [pair.diff.left.state.optimizers[one.left or 0], pair.diff.right.state.optimizers[one.right or 0]]
-    groups = [side.groups[place].hyperparameters for side in sides if place < len(side.groups)]
-    rates = [value_of(group.get(key)) for group in groups for key in ("lr", "initial_lr", "max_lr")]
-    betas = [value_of(groups[-1].get(key)) for key in ("betas[0]", "betas[1]")]
-    known = [rate for rate in rates if isinstance(rate, float)]
-    has_schedule = any(side.state.sections.get("schedule") for side in (pair.diff.left, pair.diff.right))
-    keeps_peak = any(key in group for group in groups for key in ("initial_lr", "max_lr"))
-    if not known or not all(isinstance(beta, float) and 0 <= beta < 1 for beta in betas):
-        return None
-    if "weight_decay" not in groups[-1] or (has_schedule and not keeps_peak):
-        return None
-    first, second = (float(beta) for beta in betas if beta is not None)
-    return max(known) * max(1.0, (1 - first) / math.sqrt(1 - second))
+            yield from leapt(pair, one, right)
 
 
 @also(runs.stale_parameter_reference)
@@ -180,7 +110,7 @@ def _is_in_both(pair: Pair, name: str) -> bool:
     """Whether both hold the parameter, in a dtype that keeps small updates."""
     sides = [side.state.parameters.get(name) for side in (pair.diff.left, pair.diff.right)]
     return all(
-        side is not None and side.entry.spec is not None and side.entry.spec.dtype in _WIDE for side in sides
+        side is not None and side.entry.spec is not None and side.entry.spec.dtype in WIDE for side in sides
     )  # fmt: skip
 
 

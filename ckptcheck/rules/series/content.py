@@ -5,12 +5,13 @@ from itertools import pairwise
 from typing import Final
 
 from ckptcheck.comparison.series import Described
+from ckptcheck.comparison.series_parts import Same
 from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.pairs.stale import stale_bytes
 from ckptcheck.rules.rule import Evidence, Unjudged, also
 from ckptcheck.rules.runs.binding import weights_not_loaded
 from ckptcheck.rules.runs.completeness import optimizer_state_absent
-from ckptcheck.rules.series.series import Member, Series
+from ckptcheck.rules.series.series import Member, Order, Series
 from ckptcheck.rules.words import count, kept, names
 
 
@@ -18,7 +19,7 @@ from ckptcheck.rules.words import count, kept, names
 def moments_move(series: Series) -> Iterator[Evidence | Unjudged]:
     """A checkpoint of a run holds byte for byte the moments of the one before it."""
     for (left, right), one in (series.stale or {}).items():
-        if one.stale:
+        if one.stale and right not in series.with_old_optimizer:
             unread = f"; {one.unread} more were not compared" if one.unread else ""
             yield Evidence(
                 f"updates lie between {left} and {right}, and of the {one.moved} updated parameters "
@@ -29,8 +30,30 @@ def moments_move(series: Series) -> Iterator[Evidence | Unjudged]:
                  "of": one.moved},
                 "look at how the optimizer state gets into the file: it is that of the earlier checkpoint",
             )  # fmt: skip
+    for (left, right), part in series.same.items():
+        yield from _same(left, right, part, surely_later=series.order is Order.STEPS)
     if series.not_compared:
         yield Unjudged(series.not_compared)
+
+
+def _same(left: str, right: str, part: Same, *, surely_later: bool) -> Iterator[Evidence]:
+    if part.weights and not part.moments and part.moving:
+        yield Evidence(
+            f"all {part.weights} weights of {right} are byte for byte those of {left}, and updates lie between them: "
+            "they were not written anew",
+            Place(path=right),
+            {"earlier": left, "later": right, "weights": part.weights},
+            f"resume from another checkpoint than {right}, and look at how the weights get into the file",
+        )
+    if part.moments and not part.weights:
+        yield Evidence(
+            f"the whole optimizer of {right} is byte for byte that of {left}, counters and {part.moments} moments, and "
+            "the weights are others: it was not written anew",
+            Place(path=right),
+            {"earlier": left, "later": right, "moments": part.moments},
+            f"resume from another checkpoint than {right}, and look at how the optimizer gets into the file",
+            Severity.ERROR if surely_later else None,
+        )
 
 
 @also(weights_not_loaded, severity=Severity.WARNING)

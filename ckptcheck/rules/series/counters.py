@@ -21,12 +21,14 @@ def counters_rise(series: Series) -> Iterator[Evidence | Unjudged]:
     counted = 0
     for run in series.runs:
         counted += sum(1 for _, one in run if one.updates)
-        anew = list(_restarted(run, [one.most_updates for _, one in run], "the optimizer", "its state was not loaded"))
+        restarted = _restarted(run, [one.most_updates for _, one in run], "the optimizer", "its state was not loaded")
+        anew = [one for one in restarted if one.where.path not in series.with_old_optimizer]
         yield from anew
         for (left, before), (right, after) in pairwise(run):
             fallen = {name: (value, after.updates[name]) for name, value in before.updates.items()
                       if name in after.updates and after.updates[name] < value}  # fmt: skip
-            if fallen and not any(one.where.path == right.name for one in anew):
+            told = right.name in series.with_old_optimizer or any(one.where.path == right.name for one in anew)
+            if fallen and not told:
                 yield _fallen(left, right, fallen, series.order)
     yield from _misnumbered(series)
     if counted < 2:
@@ -72,20 +74,16 @@ def _restarted(run: Run, positions: Sequence[float | None], what: str, why: str)
 
 def _misnumbered(series: Series) -> Iterator[Evidence]:
     """Names that count steps as the files do, but for some."""
-    known = [(one, one.described.step) for one in series.members if one.described and one.described.step is not None]
-    fitting = [one for one, step in known if step == one.number]
-    if 2 * len(fitting) <= len(known) or len(fitting) < 2:
-        return
-    for one, step in known:
-        if step != one.number:
-            yield Evidence(
-                f"{one.name} records step {step}, while {names(other.name for other in fitting)} record the step "
-                "of their names",
-                Place(path=one.name),
-                {"checkpoint": one.name, "recorded": step, "number": one.number},
-                "look at when the step is written: before or after it is counted up, or by another run",
-                Severity.WARNING,
-            )
+    unlike = series.misnumbered
+    others = [one.name for one in series.members if one.described and one.described.step == one.number]
+    for one, step in unlike:
+        yield Evidence(
+            f"{one.name} records step {step}, while {names(others)} record the step of their names",
+            Place(path=one.name),
+            {"checkpoint": one.name, "recorded": step, "number": one.number},
+            "look at when the step is written: before or after it is counted up, or by another run",
+            Severity.WARNING,
+        )
 
 
 @also(schedule_diverged, severity=Severity.WARNING)

@@ -1,12 +1,13 @@
 """What is judged: the checkpoints of one run that lie beside each other."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from ckptcheck.comparison.series import Described, Stale
+from ckptcheck.comparison.series_parts import Same
 from ckptcheck.state.raw import Defect
 
 
@@ -53,6 +54,7 @@ class Series:
         stale: what the moments of two successive readable ones say, by the names of both; None where none were
             compared.
         not_compared: why the moments of others were not, in one sentence; "" where all were.
+        same: which parts a later one of the newest holds byte for byte of an earlier one, by the names of both.
     """
 
     folder: Path
@@ -61,6 +63,7 @@ class Series:
     tracker: str = ""
     stale: Mapping[tuple[str, str], Stale] | None = None
     not_compared: str = ""
+    same: Mapping[tuple[str, str], Same] = field(default_factory=dict)
 
     @property
     def order(self) -> Order:
@@ -73,7 +76,22 @@ class Series:
     def readable(self) -> list[tuple[Member, Described]]:
         """Those that could be read, the earliest first."""
         found = [(one, one.described) for one in self.members if one.described is not None]
-        return sorted(found, key=lambda one: one[1].step or 0) if self.order is Order.STEPS else found
+        by_steps = self.order is Order.STEPS and not self.misnumbered
+        return sorted(found, key=lambda one: one[1].step or 0) if by_steps else found
+
+    @property
+    def misnumbered(self) -> list[tuple[Member, int]]:
+        """Those that record another step than their name says, where most record that of their name; with the step."""
+        known = [(one, one.described.step) for one in self.members if one.described]
+        steps = [(one, step) for one, step in known if step is not None]
+        unlike = [(one, step) for one, step in steps if step != one.number]
+        fitting = len(steps) - len(unlike)
+        return unlike if fitting >= 2 and fitting > len(unlike) else []
+
+    @property
+    def with_old_optimizer(self) -> set[str]:
+        """Those whose whole optimizer is that of an earlier one, beside weights that are not."""
+        return {right for (_, right), one in self.same.items() if one.moments and not one.weights}
 
     @property
     def runs(self) -> Iterator[list[tuple[Member, Described]]]:
