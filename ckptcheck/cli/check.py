@@ -18,7 +18,7 @@ from ckptcheck.cli.options import View, config_option, freeze_option, gate_optio
     type=click.Choice(["auto", "resume", "release"]),
     default="auto",
     show_default=True,
-    help="What CKPT is for: auto takes one of weights only for a release, any other for a resume.",
+    help="What CKPT is for: auto takes weights, alone or with counters, for a release, any other for a resume.",
 )
 @click.option(
     "--target",

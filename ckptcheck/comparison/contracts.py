@@ -149,10 +149,30 @@ class _Holding:
             yield breach("member")
         if contract == "reset" and states[1]:
             yield breach("kept-state", next(iter(states[1])))
-        if contract == "no-grad" and counts[0] is not None and counts[1] is not None and counts[1] > counts[0]:
-            yield breach("gradient", COUNTER, self._rows.get((one.optimizer, name, COUNTER)))
+        if contract == "no-grad":
+            yield from self._of_gradient(name, one, states, breach)
         if contract == "hold" and any(states):
             yield from self._of_held_state(name, one, states, breach)
+
+    def _of_gradient(
+        self, name: str, one: OptimizerPair, states: Sequence[Mapping[str, Entry]], breach: Callable[..., Broken]
+    ) -> Iterator[Broken]:
+        """That an update read a gradient: by its counter, else by a moment, which nothing else changes."""
+        counts = _number(states[0].get(COUNTER)), _number(states[1].get(COUNTER))
+        if counts[0] is not None and counts[1] is not None:
+            if counts[1] > counts[0]:
+                yield breach("gradient", COUNTER, self._rows.get((one.optimizer, name, COUNTER)))
+            return
+        held = any(side is not None and side.group_of(name) is not None for side in self._sides(one))
+        if not held and not any(states):
+            return
+        rows = [self._rows.get((one.optimizer, name, key)) for key in states[0] if key in states[1]]
+        moved = [row for row in rows if row is not None and row.kind is Kind.CHANGED]
+        if moved:
+            yield breach("gradient", moved[0].key or "", moved[0])
+        elif not (states[0] and states[1]):
+            why = "no update counter and no moment on both sides tells whether an update read a gradient"
+            self._leave("gradient", why, name)
 
     def _of_held_state(
         self, name: str, one: OptimizerPair, states: Sequence[Mapping[str, Entry]], breach: Callable[..., Broken]
@@ -195,13 +215,15 @@ class _Holding:
     def _nameless(self, bound: Mapping[str, str]) -> Iterator[NotHeld]:
         """Optimizers whose state has no names, where a contract is about state or membership."""
         asked = {self._freeze[pattern] for pattern in bound.values()} - {"no-update"}
-        for side, checkpoint in (("left", self._diff.left), ("right", self._diff.right)) if asked else ():
+        about = ["state"] if asked else []
+        about += ["gradient"] if "no-grad" in asked else []
+        for side, checkpoint in (("left", self._diff.left), ("right", self._diff.right)):
             for place, naming in enumerate(checkpoint.namings):
                 if naming.source is NameSource.NONE:
                     said = f"optimizer {place} of the {side} checkpoint has no names: its members are numbered"
-                    yield NotHeld("state", said)
-        if asked and not self._diff.right.state.optimizers:
-            yield NotHeld("state", "the right checkpoint holds no optimizer")
+                    yield from (NotHeld(what, said) for what in about)
+        if not self._diff.right.state.optimizers:
+            yield from (NotHeld(what, "the right checkpoint holds no optimizer") for what in about)
 
     def _sides(self, one: OptimizerPair) -> tuple[Optimizer | None, Optimizer | None]:
         left, right = self._diff.left.state.optimizers, self._diff.right.state.optimizers

@@ -17,23 +17,27 @@ _WIDE: Final = {"float64": "<f8", "float32": "<f4", "float16": "<f2"}
 
 
 def narrower_than(spec: TensorSpec) -> tuple[str, ...]:
-    """The dtypes that values of this one may have been rounded through, the widest first; none for a dtype of 8 bits."""
+    """The dtypes that values of this one may have been rounded through, the widest first; none for 8 bits."""
     if spec.dtype not in (*_WIDE, "bfloat16"):
         return ()
     width = ITEMSIZE_BYTES[spec.dtype]
     return tuple(name for name in reversed(NARROW) if ITEMSIZE_BYTES[name] < width)
 
 
-def narrowed_digest(ref: TensorRef, dtype: str) -> Digest:
+def narrowed_digest(ref: TensorRef, dtype: str) -> Digest | None:
     """The XXH3 digest of the tensor's values rounded to `dtype`, in its own dtype; `dtype` is of `narrower_than`.
 
-    Reads the tensor once, in pieces. Raises DamagedCheckpointError where its bytes are missing.
+    None where all are one number then: what begins anew is often all zeros or ones. Reads the tensor once, in pieces.
+    Raises DamagedCheckpointError where its bytes are missing.
     """
     hasher = xxh3_128()
+    ends: list[float] = []
     for values in _pieces(ref):
         with np.errstate(all="ignore"):
-            hasher.update(_bytes_of(round_to(values, dtype), ref.spec.dtype))
-    return Digest(XXH3_128, hasher.digest())
+            rounded = round_to(values, dtype)
+            ends += [float(rounded.min()), float(rounded.max())]
+            hasher.update(_bytes_of(rounded, ref.spec.dtype))
+    return Digest(XXH3_128, hasher.digest()) if len(set(ends)) > 1 else None
 
 
 def _pieces(ref: TensorRef) -> Iterator[Singles]:

@@ -13,6 +13,7 @@ SCALERS: Final = ("MixedPrecision", "MixedPrecisionPlugin", "native_amp_scaling_
 CURRENT: Final = "current_model_state"
 AVERAGING: Final = "averaging_state"
 """What the callback `WeightAveraging` keeps: the model itself, and what the average has beside the weights."""
+_METADATA: Final = "internal_optimizer_metadata"
 EXPLAINED: Final = frozenset(
     {VERSION, "callbacks", "hparams_name", "hyper_parameters", "hparams_type", "datamodule_hyper_parameters",
      "datamodule_hparams_name", "datamodule_hparams_type"}
@@ -44,7 +45,7 @@ def lightning_parts(root: Mapping[Any, Raw]) -> Parts:
         if key == "state_dict" or (is_averaged and key in (CURRENT, AVERAGING)):
             continue
         if key == "optimizer_states" and isinstance(value, list):
-            parts.optimizers.update(_numbered(key, value))
+            parts.optimizers.update(_numbered(key, _with_names(value, root.get("callbacks"))))
         elif key == "lr_schedulers" and isinstance(value, list):
             parts.schedulers.update(_numbered(key, value))
         elif key in SCALERS:
@@ -67,6 +68,32 @@ def _add_average(parts: Parts, root: Mapping[Any, Raw]) -> None:
     parts.model = root[CURRENT]
     parts.models["ema"] = average
     parts.ema["state_dict"] = {**average, **(beside if isinstance(beside, Mapping) else {})}
+
+
+def _with_names(optimizers: list[Raw], callbacks: Raw) -> list[Raw]:
+    """The optimizers with the names that the callback `BaseFinetuning` keeps of each group's parameters."""
+    held = [one.get(_METADATA) for one in callbacks.values() if isinstance(one, Mapping)] if isinstance(
+        callbacks, Mapping) else []  # fmt: skip
+    metadata = [one for one in held if isinstance(one, Mapping)]
+    if len(metadata) != 1:
+        return optimizers
+    return [_named(one, metadata[0].get(place)) for place, one in enumerate(optimizers)]
+
+
+def _named(optimizer: Raw, told: Raw) -> Raw:
+    """One optimizer with the names; as it is where it has its own, or other groups than those that are told."""
+    groups = optimizer.get("param_groups") if isinstance(optimizer, Mapping) else None
+    if not isinstance(groups, list) or not isinstance(told, list) or len(groups) != len(told):
+        return optimizer
+    named: list[Raw] = []
+    for group, one in zip(groups, told, strict=True):
+        members, names = (each.get("params") if isinstance(each, Mapping) else None for each in (group, one))
+        if not isinstance(members, list) or not isinstance(names, list) or len(members) != len(names):
+            return optimizer
+        if "param_names" in group or not all(isinstance(name, str) for name in names):
+            return optimizer
+        named.append({**group, "param_names": names})
+    return {**optimizer, "param_groups": named}
 
 
 def _numbered(key: str, values: list[Raw]) -> dict[str, Raw]:

@@ -24,6 +24,11 @@ _OF_RANK: Final = re.compile(r"(?P<key>.+) \((?P<rank>rank \d+)\)")
 _DEVICE: Final = re.compile(r"cuda:\d+")
 _LEGACY_NUMPY: Final = ("bit_generator", "state", "has_gauss", "gauss")
 _PYTHON_VERSION: Final = 3
+_LONE: Final = frozenset({"rng", "rng_state"})
+"""Keys under which the state of one generator alone is torch's."""
+_OTHERS: Final = re.compile(r"generator|sampler|loader|data|stream|iter", re.IGNORECASE)
+"""Keys of what draws from a generator of its own."""
+MAX_DEPTH: Final = 4
 TORCH_STATE_BYTES: Final = 5056
 """Size of the state of torch's CPU generator."""
 MAX_NUMPY_BYTES: Final = 1 << 16
@@ -44,6 +49,18 @@ def kind_of(key: Any, value: Raw) -> str | None:
         isinstance(value, RawTensor) and value.spec.dtype == "uint8" and value.spec.numel == TORCH_STATE_BYTES
     )
     return "torch" if is_cpu_state else None
+
+
+def global_generators(value: Raw, key: Any = None, depth: int = MAX_DEPTH) -> Iterator[RawTensor]:
+    """States of torch's own CPU generator, told by their keys: a sampler's generator has the same form."""
+    if isinstance(value, RawTensor):
+        word = key.lower() if isinstance(key, str) else ""
+        if kind_of(None, value) == "torch" and (_KIND_OF.get(word) == "torch" or word in _LONE):
+            yield value
+    elif isinstance(value, Mapping) and depth:
+        for inner, one in value.items():
+            if not (isinstance(inner, str) and _OTHERS.search(inner)):
+                yield from global_generators(one, inner, depth - 1)
 
 
 def _can_be(kind: str, value: Raw) -> bool:

@@ -81,7 +81,7 @@ def _import_module(name: str) -> ModuleType:
 def check_run(target: str, run: Any) -> Run:
     """The run itself, if its fields are what `Run` asks for; TargetError otherwise."""
     if not isinstance(run, Run):
-        raise TargetError(f"the factory of {target!r} returned a {type(run).__name__}, not a ckptcheck.Run")
+        raise TargetError(f"the factory of {target!r} returned {type(run).__name__!r}, not a ckptcheck.Run")
     if not callable(run.step):
         raise TargetError(f"Run.step of {target!r} is a {type(run.step).__name__}, not a function of the step number")
     if (run.save is None) != (run.load is None):

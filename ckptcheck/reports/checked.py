@@ -30,7 +30,22 @@ _MIN_SHARE: Final = 0.01
 
 
 def headline(result: Result) -> str:
-    """What stands against the checkpoint, or that nothing does, for its purpose and in its files."""
+    """What stands against the checkpoint, or that nothing does; of a run, whether it is the newest that was judged."""
+    return "; ".join(filter(None, (_stands(result), _passed_over(result))))
+
+
+def _passed_over(result: Result) -> str:
+    """That the newest checkpoint of a run is not whole, and which one was judged in its stead."""
+    told = result.parts.get("chosen")
+    skipped = told.get("skipped") if isinstance(told, Mapping) else None
+    if not isinstance(skipped, list) or not skipped:
+        return ""
+    newest = words.scalar(skipped[0]).partition(": ")[0]
+    judged = words.scalar(result.parts.get("path")).rpartition("/")[2]
+    return f"the newest, {newest}, is not whole: {judged} was judged"
+
+
+def _stands(result: Result) -> str:
     if result.verdict is Verdict.PASS:
         return "; ".join(filter(None, (*_fit(result), _files(result))))
     required = result.parts.get("required")

@@ -37,7 +37,7 @@ def held_against(dry: DryRun, loaded: TrainingState | None) -> DryRun:
         return dry
     load = _compared(state, pairs, loaded, digests)
     held = frozenset(_held(dry, load, loaded, digests))
-    return replace(dry, loaded=loaded, load=load, held=held, rounded=dict(_rounded(load)))
+    return replace(dry, loaded=loaded, load=load, held=held, rounded=dict(_rounded(dry, load)))
 
 
 def _tied(dry: DryRun, digests: "Digests") -> dict[str, Parameter]:
@@ -123,14 +123,17 @@ def _with_digested_groups(optimizer: Optimizer, digests: Digests) -> Optimizer:
     return replace(optimizer, groups=tuple(groups))
 
 
-def _rounded(load: StateDiff) -> Iterator[tuple[Slot, str]]:
+def _rounded(dry: DryRun, load: StateDiff) -> Iterator[tuple[Slot, str]]:
     """Entries of which the live one is the file's, rounded: to which dtype. Only so many bytes are looked at."""
+    built = {**dry.built.buffers, **{name: one.entry for name, one in dry.built.parameters.items()}}
     from ckptcheck.comparison.narrowed_digest import narrowed_digest, narrower_than
 
     left = MAX_ROUNDED_BYTES
     for one in (*load.of("param"), *load.of("state"), *load.of("buffer")):
         file, live = one.left, one.right
         if file is None or live is None or file.ref is None or file.spec is None or file.spec != live.spec:
+            continue
+        if one.section != "state" and one.name in built and built[one.name].digest == live.digest:
             continue
         left -= file.nbytes
         if left < 0:

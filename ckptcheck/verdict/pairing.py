@@ -108,7 +108,7 @@ def _named_by(live: Optimizer, stored: Optimizer) -> Optimizer:
     for place, (own, group) in enumerate(zip(live.groups, stored.groups, strict=True)):
         for index, (name, was) in enumerate(zip(own.members, group.members, strict=True)):
             if was is not None:
-                names[was] = name if name is not None else unnamed(place, index)
+                names.setdefault(was, name if name is not None else unnamed(place, index))
         groups.append(Group(own.members, group.hyperparameters))
     state = {names.get(name, name): one for name, one in stored.state.items()}
     return replace(stored, groups=tuple(groups), state=state)

@@ -44,7 +44,8 @@ def judge_series(path: Path, raw: RawTree, question: CheckQuestion, progress: Pr
         members.append(member)
         if checkpoint is not None and place >= len(recent) - MAX_COMPARED:
             read[one.name] = checkpoint
-    series = Series(folder, tuple(members), len(found) - len(recent), _tracker(raw))
+    passed_over = {name: why for name, _, why in (one.partition(": ") for one in raw.facts.get("skipped", ()))}
+    series = Series(folder, tuple(members), len(found) - len(recent), _tracker(raw), passed_over=passed_over)
     stale, why_not = _stale(series, read)
     series = replace(series, stale=stale or None, not_compared=why_not, same=_same(series, read))
     rules = chosen(SERIES_RULES, question.select, question.ignore)

@@ -32,8 +32,11 @@ def try_load(
     from ckptcheck.rules.loads.dry_run import WHY_NOT
     from ckptcheck.rules.loads.table import LOAD_RULES
     from ckptcheck.rules.rule import chosen, judged
+    from ckptcheck.rules.stored.stored import Purpose
+    from ckptcheck.verdict.purpose import purpose_of
 
-    dry = dry_run(checkpoint, target, progress)
+    purpose, _ = purpose_of(question.purpose, checkpoint)
+    dry = replace(dry_run(checkpoint, target, progress), for_release=purpose is Purpose.RELEASE)
     rules = chosen(LOAD_RULES, question.select, question.ignore)
     findings, not_judged = judged(rules, dry, WHY_NOT)
     said = Said(findings, not_judged, codes=frozenset(one.code for one in rules))

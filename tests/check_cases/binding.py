@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from tests.check_cases.case import Faulty, Legal
+from tests.check_cases.case import Faulty, Legal, Make
 from tests.check_cases.training import ConvNet, Mlp, Tied, decay_groups, saved, train
 
 
@@ -116,7 +116,82 @@ def swapped_without_names(folder: Path) -> Path:
     return put(folder, state)
 
 
+def unnamed(model: nn.Module, kind: Any = torch.optim.AdamW) -> dict[str, Any]:
+    """A trained model and its optimizer, which knows indices only."""
+    optimizer = kind(model.parameters())
+    train(model, optimizer)
+    return saved(model, optimizer)
+
+
+def of_another_shape(*indices: int, keys: tuple[str, ...] = ("exp_avg", "exp_avg_sq"), shape: tuple[int, ...] = (5,),
+                     kind: Any = torch.optim.AdamW, also: int = 0) -> Make:  # fmt: skip
+    """State under indices without names that no parameter of the model has; `also` indices are not in the model."""
+
+    def make(folder: Path) -> Path:
+        state = unnamed(Mlp(), kind)
+        for index in indices:
+            state["optimizer"]["state"][index] |= {key: torch.ones(shape) for key in keys}
+        for _ in range(also):
+            del state["model"][next(reversed(state["model"]))]
+        return put(folder, state)
+
+    return make
+
+
+class Bordered(nn.Module):
+    """Layers between buffers, which a file without marks does not tell from parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(6, 6) for _ in range(3)))
+        self.register_buffer("prototype", torch.ones(7))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def parameters_of_a_loss(folder: Path) -> Path:
+    """The optimizer trains one parameter more, of the loss, which is not saved; the model has a buffer at its end."""
+    model, scale = Bordered(), nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([*model.parameters(), scale])
+    (model(torch.randn(5, 6)).square().mean() + scale.sum()).backward()
+    optimizer.step()
+    return put(folder, saved(model, optimizer))
+
+
+def indices_left_out(folder: Path) -> Path:
+    """A frozen layer was filtered out: there are fewer indices than parameters."""
+    model = Mlp()
+    model.layers[0].requires_grad_(requires_grad=False)
+    optimizer = torch.optim.AdamW(one for one in model.parameters() if one.requires_grad)
+    train(model, optimizer)
+    return put(folder, saved(model, optimizer))
+
+
+def projected_without_names(folder: Path) -> Path:
+    state = unnamed(Mlp())
+    for kept in state["optimizer"]["state"].values():
+        for key in ("exp_avg", "exp_avg_sq"):
+            kept[key] = kept[key][:2] if kept[key].dim() > 1 else kept[key]
+    return put(folder, state)
+
+
+def flat_shards_without_names(folder: Path) -> Path:
+    state = unnamed(Mlp())
+    for place, kept in state["optimizer"]["state"].items():
+        for key in ("exp_avg", "exp_avg_sq"):
+            kept[key] = kept[key].reshape(-1)[: 5 if place < 4 else 0].clone()
+    return put(folder, state)
+
+
 FAULTY: tuple[Faulty, ...] = (
+    Faulty("state of an index without a name that fits no parameter", of_another_shape(3), "CK304", "layers.1.bias"),
+    Faulty("a weight of an index without a name that was turned", of_another_shape(6, shape=(6, 3)), "CK304",
+           "head.weight"),
+    Faulty("two indices without names whose state fits no parameter", of_another_shape(1, 3), "CK304",
+           "layers.0.bias", severity="warning"),
+    Faulty("one moment alone of an index without a name has another shape", of_another_shape(2, keys=("exp_avg",)),
+           "CK304", "#2"),
     Faulty("a layer was resized after the optimizer was built", a_layer_resized_after_the_optimizer_was_built,
            "CK304", "head.weight", mechanism="order"),
     Faulty("the names of a group were sorted and its state was not", names_sorted_and_state_not,
@@ -224,6 +299,14 @@ LEGAL: tuple[Legal, ...] = (
     Legal("a tied head has the group of its embedding", a_tied_head, silent=_SILENT),
     Legal("two optimizers share every parameter", shared_by_two_optimizers, silent=_SILENT),
     Legal("moments that are projected to a lower rank", projected, silent=_SILENT),
+    Legal("moments without names that are projected to a lower rank", projected_without_names, silent=_SILENT),
+    Legal("flat shards of one rank without names", flat_shards_without_names, silent=_SILENT),
+    Legal("an optimizer without names that trains a parameter of the loss, too", parameters_of_a_loss, silent=_SILENT),
+    Legal("frozen parameters that are not among the indices", indices_left_out, silent=_SILENT),
+    Legal("factored moments without names", lambda folder: put(folder, unnamed(Mlp(), torch.optim.Adafactor)),
+          silent=_SILENT),
+    Legal("state without names of a parameter that the model's file lacks", of_another_shape(7, also=1),
+          silent=_SILENT),
     Legal("flat shards of one rank under their parameters' names", flat_shards, silent=_SILENT),
     Legal("factored moments under their parameters' names",
           lambda folder: put(folder, named(Mlp(), torch.optim.Adafactor)), silent=_SILENT),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch.nn import Linear
 from torch.optim import lr_scheduler
 
 from tests.check_cases.case import Faulty, Legal, Make
@@ -16,6 +17,7 @@ from tests.check_cases.changing import (
     of_dcp,
     of_sample,
     of_universal,
+    put,
     without_entry,
     without_key,
     without_parts,
@@ -50,6 +52,7 @@ from tests.check_cases.situations import (
     weights_and_a_schedule,
     with_average,
 )
+from tests.check_cases.training import Mlp
 
 SILENT = ("CK201", "CK202", "CK203", "CK204", "CK206", "CK208", "CK209")
 RESUME, RELEASE = {"purpose": "resume"}, {"purpose": "release"}
@@ -87,7 +90,21 @@ def _of_full(key: str | None) -> Change:
     return change
 
 
+def _with(**parts: Any) -> Make:
+    """Weights and these parts, the optimizer forgotten."""
+    return lambda folder: put(folder, {"model": Mlp().state_dict(), **parts})
+
+
 FAULTY: tuple[Faulty, ...] = (
+    Faulty("weights and generators, the optimizer forgotten", _with(step=3, rng={"torch": torch.get_rng_state()}),
+           "CK201", mechanism="opt_absent"),
+    Faulty("weights and a position in the data, the optimizer forgotten",
+           _with(sampler={"seed": 3, "epoch": 1, "index": 7}), "CK201", mechanism="opt_absent"),
+    Faulty("a module of torch's that is saved whole", lambda folder: put(folder, torch.nn.Sequential(Linear(3, 3))),
+           "CK104", severity="warning", mechanism="wonly"),
+    Faulty("a module of torch's that is saved whole among other things",
+           lambda folder: put(folder, {"model": torch.nn.Sequential(Linear(3, 3)), "epoch": 3}), "CK104",
+           severity="warning", mechanism="wonly"),
     Faulty("weights alone that a training shall go on from", kept("02_torch_edge/le.pt"), "CK201", options=RESUME,
            mechanism="opt_absent"),
     Faulty("weights and a schedule, the optimizer forgotten", weights_and_a_schedule, "CK201", mechanism="opt_absent"),
@@ -206,6 +223,9 @@ LEGAL: tuple[Legal, ...] = (
     Legal("HF Trainer as it saves", kept(HF), silent=(*SILENT, "CK205", "CK207")),
     Legal("adapters of HF Trainer", kept("05_hf_trainer_peft/checkpoint-2"), silent=SILENT),
     Legal("Lightning as it saves", kept(LIGHTNING), silent=SILENT),
+    Legal("weights and counters", _with(epoch=3, step=300), silent=("CK201", "CK210", "CK104")),
+    Legal("weights beside the loss's module of torch",
+          _with(hyper_parameters={"loss": torch.nn.CrossEntropyLoss()}), silent=("CK201", "CK104")),
     Legal("a stripped file", stripped, silent=("CK201",)),
     Legal("a release as safetensors", released, options=RELEASE, silent=("CK210", "CK104", "CK201")),
     Legal("a release as a pickled state_dict", kept("02_torch_edge/le.pt"), options=RELEASE, silent=("CK210", "CK104")),

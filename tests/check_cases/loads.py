@@ -45,6 +45,12 @@ def without_schedule(state: dict[str, Any]) -> None:
     del state["scheduler"]
 
 
+def weights_alone(state: dict[str, Any]) -> None:
+    model = state["model"]
+    state.clear()
+    state["model"] = model
+
+
 FAULTY: tuple[Faulty, ...] = (
     Faulty("a target has two weights of one shape in each other's group", of_training(), "CK301", "layers.1.weight",
            options=target("build_swapped"), mechanism="group_silent"),
@@ -62,6 +68,12 @@ FAULTY: tuple[Faulty, ...] = (
            mechanism="prefix"),
     Faulty("a target has a schedule and the file has none", of_training(without_schedule), "CK204",
            severity="warning", options=target()),
+    Faulty("a target trains on from weights alone", of_training(weights_alone), "CK201", "layers.0.weight",
+           severity="warning", options=target()),
+    Faulty("a target's load overrules the weight decay", of_training(), "CK306", severity="warning",
+           options=target("build_careless")),
+    Faulty("a target's load puts moments through bfloat16", of_training(), "CK504",
+           "layers.0.weight", severity="warning", options=target("build_careless")),
 )  # fmt: skip
 LEGAL: tuple[Legal, ...] = (
     Legal("a target loads what it saved itself", of_training(), target(), silent=("CK201", "CK301", "CK306", "CK602")),

@@ -208,6 +208,17 @@ def brain_floats(folder: Path) -> Path:
     return folder / "last.pt"
 
 
+def scaler(scale: float) -> dict[str, Any]:
+    """What torch.amp.GradScaler saves."""
+    return torch.amp.GradScaler("cpu", init_scale=8.0).state_dict() | {"scale": scale, "_growth_tracker": 1}
+
+
+def one_dead_unit(state: dict[str, Any]) -> None:
+    """A bias that never got a gradient other than zero."""
+    for key in ("exp_avg", "exp_avg_sq"):
+        state["optimizer"]["state"][3][key].zero_()
+
+
 def half_a_release(state: dict[str, Any]) -> None:
     """Weights written in bfloat16 beside the moments of float32."""
     state["model"] = {name: value.bfloat16() for name, value in state["model"].items()}
@@ -260,10 +271,29 @@ FAULTY: tuple[Faulty, ...] = (
     Faulty("a counter made of an epoch and a half", after(counter(5, torch.tensor(1.5))), "CK505", "norm.bias"),
     Faulty("counters ahead of the trainer's step", of_sample(HF, "optimizer.pt", ahead), "CK505", severity="warning",
            mechanism="step_desync"),
+    Faulty("running variances below zero", after(weight("bn.running_var", (1,), -0.5), model=ConvNet), "CK502",
+           "bn.running_var"),
+    Faulty("a running variance of an average below zero",
+           after(and_also(averaged, weight("bn.running_var", (1,), -0.5, "ema")), model=ConvNet), "CK502",
+           "bn.running_var"),
+    *(Faulty(f"a gradient scaler whose scale is {value}",
+             after(lambda state, value=value: state.update(scaler=scaler(value))), "CK501", "scale", mechanism="scaler")
+      for value in (0.0, NAN, INF, -2.0)),
+    Faulty("first moments that were all lost", after(each_moment(torch.zeros_like, ("exp_avg",))), "CK506",
+           "layers.0.weight", severity="warning"),
     Faulty("state made before the first step by the distributed helpers", never_stepped, "CK506", severity="warning"),
 )  # fmt: skip
 
 LEGAL: tuple[Legal, ...] = (
+    Legal("a gradient scaler that came down to one", after(lambda state: state.update(scaler=scaler(1.0))), silent=CK5),
+    Legal("a gradient scaler below one", after(lambda state: state.update(scaler=scaler(2.0**-20))), silent=CK5),
+    Legal("a running mean below zero and a running variance of zero",
+          after(and_also(weight("bn.running_mean", (0,), -3.0), weight("bn.running_var", (0,), 0.0)), model=ConvNet),
+          silent=CK5),
+    Legal("both moments of one parameter zero", after(one_dead_unit), silent=CK5),
+    Legal("first moments of zero where the first beta is zero", after(betas=(0.0, 0.999)), silent=CK5),
+    Legal("first moments of zero where the first beta is zero and they are dropped",
+          after(each_moment(torch.zeros_like, ("exp_avg",)), betas=(0.0, 0.999)), silent=("CK506",)),
     Legal("moments of small gradients in float32", after(small_gradients), silent=CK5),
     Legal("gradients whose squares are no float32", after(tiny_gradients), silent=("CK502", "CK503")),
     Legal("a second moment that is the last gradient's square", after(quick_second_moment), silent=CK5),

@@ -109,6 +109,48 @@ def stale(checkpoints: list[Saved]) -> None:
         state["exp_avg"], state["exp_avg_sq"] = before[index]["exp_avg"], before[index]["exp_avg_sq"]
 
 
+def weights_of(earlier: int, **changes: Any) -> Callable[[list[Saved]], None]:
+    """The last save has the weights of an earlier one and its own optimizer; `changes` are those of all groups."""
+
+    def change(checkpoints: list[Saved]) -> None:
+        checkpoints[2]["model"] = checkpoints[earlier]["model"]
+        for one in checkpoints if changes else ():
+            for group in one["optimizer"]["param_groups"]:
+                group.update(changes)
+
+    return change
+
+
+def optimizer_of(earlier: int) -> Callable[[list[Saved]], None]:
+    """The last save has the optimizer of an earlier one, with its counters, and its own weights."""
+
+    def change(checkpoints: list[Saved]) -> None:
+        checkpoints[2]["optimizer"] = checkpoints[earlier]["optimizer"]
+
+    return change
+
+
+def weights_in_half_that_stand_still(checkpoints: list[Saved]) -> None:
+    """Updates that bfloat16 rounds away."""
+    for one in checkpoints:
+        one["model"] = {name: value.bfloat16() for name, value in checkpoints[0]["model"].items()}
+
+
+def another_is_trained(checkpoints: list[Saved]) -> None:
+    """The model is frozen, and the optimizer trains adapters that lie elsewhere."""
+    for place, one in enumerate(checkpoints):
+        one["model"] = checkpoints[0]["model"]
+        generator = torch.Generator().manual_seed(place)
+        for kept in one["optimizer"]["state"].values():
+            kept["exp_avg"] = torch.rand(2, 9, generator=generator)
+            kept["exp_avg_sq"] = torch.rand(2, 9, generator=generator)
+
+
+def saved_twice(checkpoints: list[Saved]) -> None:
+    """Nothing happened between the last two but a count of steps, as where a scaler skips them all."""
+    checkpoints[2] = checkpoints[1] | {"step": checkpoints[2]["step"]}
+
+
 def stale_in_part(checkpoints: list[Saved]) -> None:
     """One shard's parameters have the moments of the save before."""
     before, after = (one["optimizer"]["state"] for one in checkpoints[1:])
@@ -154,6 +196,18 @@ def cut(name: str) -> Callable[[Path], Path]:
         return folder
 
     return make
+
+
+def empty_newest(folder: Path) -> Path:
+    whole(folder)
+    (folder / "step-8").mkdir()
+    return folder
+
+
+def empty_older(folder: Path) -> Path:
+    whole(folder)
+    (folder / "step-1").mkdir()
+    return folder
 
 
 def half_save(folder: Path) -> Path:
@@ -246,7 +300,14 @@ def _faulty() -> Iterator[Faulty]:
                  mechanism="sched_missing")  # fmt: skip
     yield Faulty("an earlier checkpoint that is cut short", cut("step-2/model.pt"), "CK101", severity="warning")
     yield Faulty("the newest checkpoint that is cut short", cut("step-6/model.pt"), "CK101")
-    yield Faulty("a newest save that did not end", half_save, "CK103", severity="warning")
+    yield Faulty("a newest save that did not end", half_save, "CK103")
+    yield Faulty("a newest folder that is empty", empty_newest, "CK103")
+    yield Faulty("weights that are those of the save before", changed(weights_of(1)), "CK106", severity="warning")
+    yield Faulty("weights that are those of an earlier save", changed(weights_of(0)), "CK106", severity="warning")
+    yield Faulty("an optimizer that is that of the save before", changed(optimizer_of(1)), "CK106",
+                 mechanism="opt_absent")  # fmt: skip
+    yield Faulty("an optimizer that is that of an earlier save", changed(optimizer_of(0)), "CK106",
+                 mechanism="opt_absent")  # fmt: skip
     yield Faulty("a tracker that names an older checkpoint", tracked("global_step2"), "CK612", severity="warning",
                  mechanism="rotate")  # fmt: skip
     yield Faulty("a highest step that was not written last", left_over, "CK612", severity="info", mechanism="rotate")
@@ -258,6 +319,17 @@ FAULTY: tuple[Faulty, ...] = tuple(_faulty())
 SILENT = ("CK106", "CK309", "CK505", "CK612", "CK101", "CK103", "CK602")
 LEGAL: tuple[Legal, ...] = (
     Legal("a run of three folders", whole, silent=SILENT),
+    *(
+        Legal(
+            f"a run of three files named {name.format(7)}", lambda folder, name=name: whole(folder, name), silent=SILENT
+        )
+        for name in ("m_{}.pt", "model_{}.pt", "model-{}.pt", "{}.pt", "net_G_{}.pth")
+    ),
+    Legal("weights that stand still at a rate of zero", changed(weights_of(1, lr=0.0)), silent=("CK106",)),
+    Legal("weights of bfloat16 that stand still", changed(weights_in_half_that_stand_still), silent=("CK106",)),
+    Legal("a frozen model whose adapters lie elsewhere", changed(another_is_trained), silent=("CK106",)),
+    Legal("the same state saved under two steps", changed(saved_twice), silent=("CK106", "CK505")),
+    Legal("an older folder that is empty", empty_older, silent=SILENT),
     Legal("a run of three files", lambda folder: whole(folder, "epoch_{}.pt"), silent=SILENT),
     Legal("a run that was resumed as it should be", resumed(), silent=SILENT),
     Legal("a run whose tracker names the newest", tracked("global_step6"), silent=SILENT),

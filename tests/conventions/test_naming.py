@@ -298,6 +298,20 @@ def test_more_indices_than_parameters_are_not_named() -> None:
     assert found.namings[0].reason == "9 indices do not fit the model's 2 parameters"
 
 
+def test_an_index_that_is_listed_twice_has_the_name_of_its_first_place() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.1, momentum=0.9)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    state["param_groups"][0]["params"][1] = 0
+    found = explain(raw_tree({"model": model.state_dict(), "optimizer": state})).state.optimizers[0]
+    assert found.groups[0].members == ("0.weight", "0.weight", "1.weight", "1.bias")
+    assert {name: one["momentum_buffer"].spec.shape for name, one in found.state.items()} == {
+        "0.weight": (2, 3), "1.weight": (2, 2), "1.bias": (2,), "#1": (2,),
+    }  # fmt: skip
+
+
 def test_param_names_win_over_everything_and_are_stripped() -> None:
     model = Block()
     wrapped = [(f"module.{name}", one) for name, one in reversed(list(model.named_parameters()))]

@@ -193,3 +193,17 @@ def test_a_check_in_which_no_rule_was_asked_is_no_pass(select, tmp_path):
     """Weights alone are no resume, a resume is no release, and no contract was given."""
     path = WEIGHTS if select == "CK202" else put(tmp_path, trained())
     assert verbs.check(path, select=(select,)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_part_without_weights_is_not_said_to_be_all_that_a_resume_needs():
+    headline = told(verbs.check(HF / "optimizer.pt")).splitlines()[0]
+    assert headline.startswith("PASS  a part of a checkpoint: there are no weights in it; nothing is wrong with what")
+    assert "a part of" not in told(verbs.check(HF)).splitlines()[0]
+
+
+def test_two_models_beside_one_optimizer_are_weights(tmp_path):
+    state = trained()
+    models = {"generator": state.pop("model"), "discriminator": Mlp().state_dict()}
+    result = verbs.check(put(tmp_path, state | models))
+    assert result.compared.parameters > 0
+    assert "a part of" not in told(result).splitlines()[0]

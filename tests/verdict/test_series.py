@@ -15,6 +15,8 @@ from ckptcheck.conventions.explaining import explain
 from ckptcheck.errors import CheckpointError
 from ckptcheck.finding import Result, Severity, Verdict
 from ckptcheck.readers.reading import read_raw
+from ckptcheck.reports import text
+from ckptcheck.reports.page import Page
 from ckptcheck.rules.rule import Evidence, Unjudged
 from ckptcheck.rules.series.content import model_keeps_its_keys, optimizer_stays
 from ckptcheck.rules.series.counters import counters_rise, schedule_rises
@@ -321,7 +323,11 @@ def test_a_damaged_one_is_a_warning_beside_the_chosen_and_an_error_as_the_chosen
 def test_a_half_save_that_was_passed_over_is_a_finding(tmp_path: Path) -> None:
     run = Path(shutil.copytree(CHECKPOINTS / "04_hf_trainer", tmp_path / "run"))
     (run / "checkpoint-4/trainer_state.json").unlink()
-    assert codes(verbs.check(run), "CK103") == [("CK103", Severity.WARNING, "checkpoint-4")]
+    result = verbs.check(run)
+    assert codes(result, "CK103") == [("CK103", Severity.ERROR, "checkpoint-4")]
+    assert text.render(result, Page(width=200)).startswith(
+        "FAIL  incomplete save (CK103); the newest, checkpoint-4, is not whole: checkpoint-2 was judged\n"
+    )
 
 
 def test_something_else_among_the_checkpoints_is_not_judged(tmp_path: Path) -> None:

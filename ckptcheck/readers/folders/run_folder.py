@@ -5,15 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ckptcheck.errors import CheckpointError
+from ckptcheck.errors import CheckpointError, DamagedCheckpointError
 from ckptcheck.readers.folders import folder_files as names
 from ckptcheck.readers.folders.half_saves import lacks_end
-from ckptcheck.readers.folders.run_members import LOOSE, numbered_files, numbered_folders
+from ckptcheck.readers.folders.run_members import LOOSE, counts_something, numbered_files, numbered_folders
 from ckptcheck.readers.folders.trackers import LATEST, TRACKERS, tracked
 from ckptcheck.readers.reader import Listing
 from ckptcheck.readers.reading import Reading, list_folder
 from ckptcheck.readers.source import inside, said_of
-from ckptcheck.state.raw import RawTree
+from ckptcheck.state.raw import RawTensor, RawTree
+from ckptcheck.state.tree import flatten
 
 MAX_LISTED: Final = 12
 
@@ -89,13 +90,34 @@ def _choose(listing: Listing) -> _Choice:
     if latest and len(loose) > 1:
         return _Choice(latest, inside(listing.path, latest), "the newest by its name", len(loose))
     files = numbered_files(loose)
-    if files:
+    if files and _are_one_run(listing, files):
         newest = max(files, key=lambda one: files[one])
         return _Choice(newest, inside(listing.path, newest), "the newest", len(files))
     what, found_names = ("checkpoint files", loose) if loose else ("folders of checkpoints", _holders(listing))
     if len(found_names) == 1:
         return _Choice(found_names[0], inside(listing.path, found_names[0]), "the only one", 1)
     raise CheckpointError(f"{listing.path}: holds {len(found_names)} {what}: name one of them: {_list(found_names)}")
+
+
+def _are_one_run(listing: Listing, files: dict[str, int]) -> bool:
+    """Whether numbered files are saves of one thing: by what their numbers count, else as two of them hold the same.
+
+    Files that are the parts of one checkpoint hold unlike keys. Files 1 to n of weights alone may be several models.
+    """
+    if all(map(counts_something, files)):
+        return True
+    held: list[set[str]] = []
+    alone = sorted(files.values()) in ([*range(len(files))], [*range(1, len(files) + 1)])
+    for name in sorted(files, key=lambda one: files[one])[-2:]:
+        try:
+            root = Reading(inside(listing.path, name), strict=False).all().root
+        except DamagedCheckpointError:
+            return True  # it is judged, and told as damaged
+        leaves = dict(flatten(root))
+        if alone and all(isinstance(leaf, RawTensor) for leaf in leaves.values()):
+            return False
+        held.append({*leaves})
+    return 2 * len(held[0] & held[1]) >= max(map(len, held))
 
 
 def _loose(listing: Listing) -> list[str]:

@@ -14,12 +14,20 @@ from ckptcheck.readers.source import inside
 
 LOOSE: Final = re.compile(r".+\.(?:pt|pth|ckpt|pth\.tar|pt\.tar|zip|nemo)")
 """A file that can be a whole checkpoint beside others."""
-_STEP: Final = re.compile(r"(?<![a-z])(?:global_?step|steps?|iteration|iter|it)[-_=]?(\d+)", re.IGNORECASE)
+_STEP: Final = re.compile(
+    r"(?<![a-z])(?:global_?step|steps?|iteration|iter|it)[-_=]?(\d+)|(?<!\d)(\d+)[-_]steps?(?=\.)", re.IGNORECASE
+)
 _OTHER: Final = re.compile(
     r"(?<![a-z])(?:(?:epochs?|ep|checkpoint|ckpt|snapshot)[-_=]?|model[-_=](?=\d{4}))(\d+)", re.IGNORECASE
 )
 """A number in a file's name that counts steps, and one that counts something else; that of a metric is neither, nor
 that of one model of several."""
+
+
+_PLAIN: Final = re.compile(
+    r"(?:(?:m|model|net|network|weights|save|saved|state)(?:[-_][a-z])?[-_=]?)?(\d+)\.[a-z.]+", re.I
+)
+"""A number in a file's name that may count anything: steps, or the models of several that belong together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +43,20 @@ class RunMember:
 def numbered_files(labels: list[str]) -> dict[str, int]:
     """The numbers of files that have names of one kind, as epoch_1.pt and epoch_2.pt; empty where one has another."""
     kinds = {re.sub(r"\d+", "#", label) for label in labels}
-    found = {label: match for label in labels if (match := _STEP.search(label) or _OTHER.search(label))}
-    numbers = {label: int(match[1]) for label, match in found.items() if len(match[1]) <= 18}
+    found = {label: number for label in labels if (number := _number(label))}
+    numbers = {label: int(number) for label, number in found.items() if len(number) <= 18}
     is_series = len(kinds) == 1 and len(numbers) == len(labels) == len(set(numbers.values())) > 1
     return numbers if is_series else {}
+
+
+def counts_something(label: str) -> bool:
+    """Whether the number in a file's name surely counts steps, epochs or saves."""
+    return bool(_STEP.search(label) or _OTHER.search(label))
+
+
+def _number(label: str) -> str:
+    found = _STEP.search(label) or _OTHER.search(label) or _PLAIN.fullmatch(label)
+    return next((one for one in found.groups() if one), "") if found else ""
 
 
 def numbered_folders(listing: Listing) -> dict[str, tuple[str, int]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ckptcheck.conventions.rng import global_generators
 from ckptcheck.finding import Severity
 from ckptcheck.rules.loads.dry_run import OWN_LOAD, DryRun, Paired
 from ckptcheck.rules.loads.views import at, bound, came, file_names, refused, rows_of, state_came
@@ -11,7 +12,7 @@ from ckptcheck.rules.runs import completeness as runs
 from ckptcheck.rules.stored import orphans, surroundings
 from ckptcheck.rules.stored.expected_state import base_keys, keeps_nothing, required
 from ckptcheck.rules.stored.missing_state import told_apart
-from ckptcheck.rules.words import count, generators, kept, names
+from ckptcheck.rules.words import count, kept, names
 from ckptcheck.state.training_state import Optimizer
 
 
@@ -29,6 +30,7 @@ def optimizer_state_absent(dry: DryRun) -> Iterator[Evidence | Unjudged]:
                 at(optimizer=pair.place, parameter=next(iter(pair.live.members), None)),
                 {"file_optimizers": len(dry.checkpoint.state.optimizers), "optimizers": len(dry.pairs)},
                 "save optimizer.state_dict() of every optimizer",
+                Severity.WARNING if dry.for_release else None,
             )
     for pair, one in bound(dry):
         if one.none_loaded:
@@ -141,6 +143,7 @@ def _bare(classes: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(one.rpartition(".")[2] for one in classes))
 
 
+_TORCH: Final = "torch"
 _SECTIONS: Final = {
     "schedule": ("scheduler", "it begins at its first step again, and sets the learning rate of that step"),
     "scaler": ("gradient scaler", "its scale begins at its first value again"),
@@ -167,25 +170,21 @@ def _absent(dry: DryRun, section: str) -> Iterator[Evidence]:
 
 
 @also(runs.rng_state_absent)
-def generators_left(dry: DryRun) -> Iterator[Evidence]:
-    """The target's own load did not restore generators of which the file holds the state."""
+def generator_left(dry: DryRun) -> Iterator[Evidence]:
+    """The target's own load did not restore torch's generator, of which the file holds the state."""
     if dry.load is None or dry.loaded is None or dry.raised is not None or dry.how != OWN_LOAD:
         return
-    left = []
-    for one in dry.load.of("rng"):
-        before, now = dry.built.rng.get(one.name), one.right
-        # numpy's generator has several forms, of which none says that another one is unlike.
-        if before is None or now is None or one.left is None or one.name == "numpy" or one.left.spec != now.spec:
-            continue
-        if before.digest == now.digest:
-            left.append(one.name)
-    if left:
+    built, now = dry.built.rng.get(_TORCH), dry.loaded.rng.get(_TORCH)
+    held = [*global_generators(dry.checkpoint.raw.root)]
+    saved = [one for one in dry.load.left.rng.values() if any(one.ref is tensor for tensor in held)]
+    if built is None or now is None or built.digest != now.digest or len(held) != 1 or len(saved) != 1:
+        return
+    if saved[0].spec == now.spec and saved[0].digest != now.digest:
         yield Evidence(
-            f"the load left {generators(left)} where the factory had put {'it' if len(left) == 1 else 'them'}; the "
-            "file holds another state",
-            at(key=left[0]),
-            {"generators": kept(left)},
-            "restore the generators at the end of your load",
+            "the load left the torch generator where the factory had put it; the file holds another state of it",
+            at(key=_TORCH),
+            {"generator": _TORCH},
+            "restore the generator at the end of your load",
         )
 
 
@@ -231,7 +230,7 @@ RULES: Final[tuple[Rule[DryRun], ...]] = (
     optimizer_state_absent,
     optimizer_state_missing_for_parameter,
     optimizer_state_partial,
-    generators_left,
+    generator_left,
     scheduler_state_absent,
     scaler_state_absent,
     ema_state_absent,

@@ -8,7 +8,6 @@ from ckptcheck.comparison.states import EntryDifference, StateDiff
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.training_state import Optimizer, TrainingState
 
-
 OWN_LOAD: Final = "the target's own load"
 """What loaded, as `DryRun.how` says it, where the target brings a load."""
 Slot: TypeAlias = tuple[str, int | None, str, str]
@@ -67,6 +66,7 @@ class DryRun:
         pairs: one for each live optimizer.
         held: live parameters and buffers whose content after the load lies somewhere in the file, under whatever name.
         rounded: entries whose live content is the file's, rounded to a narrower dtype and back: to which.
+        for_release: whether the file is judged for a release, so that no training has to go on from it.
         left_out: what the load did not try, one line each.
     """
 
@@ -80,6 +80,7 @@ class DryRun:
     pairs: tuple[Paired, ...] = ()
     held: frozenset[str] = frozenset()
     rounded: Mapping[Slot, str] = field(default_factory=dict)
+    for_release: bool = False
     left_out: tuple[str, ...] = ()
 
     @property

@@ -28,7 +28,8 @@ def trainable_parameter_in_no_group(dry: DryRun) -> Iterator[Evidence]:
         if listed:
             more = "the file's optimizer has them" if severity is Severity.ERROR else "they are never updated"
             yield Evidence(
-                f"{count(listed, 'trainable parameter')} of the target are in no param group, {more}: {names(listed)}",
+                f"{count(listed, 'trainable parameter')} of the target {'is' if len(listed) == 1 else 'are'} in no "
+                f"param group, {more}: {names(listed)}",
                 at(parameter=listed[0]),
                 {"parameters": kept(listed), "of": len(dry.now.parameters)},
                 "build the optimizer over all trainable parameters, or set requires_grad to False",

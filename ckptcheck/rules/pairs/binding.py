@@ -7,9 +7,11 @@ from ckptcheck.comparison.checkpoint_diff import ORDER_KEY, Kind, OptimizerPair,
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.pairs.completeness import optimizers_apart
 from ckptcheck.rules.pairs.course import both, model_rows, state_rows, unnamed
+from ckptcheck.rules.pairs.exchanged import not_following
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import binding as runs
+from ckptcheck.rules.stored.moments import MOMENTS
 from ckptcheck.rules.words import KEPT, count, kept, names
 from ckptcheck.state.scalars import value_of
 from ckptcheck.state.training_state import Group, Optimizer
@@ -35,6 +37,29 @@ def group_membership_mismatch(pair: Pair) -> Iterator[Evidence | Unjudged]:
         ]  # fmt: skip
         if moved:
             yield _regrouped(one, _by_number(moved, left, right), left, right)
+        elif pair.diff.right.raw.container != "dcp" and (places := swapped_groups(left, right)):
+            yield _swapped(one, places, left, right)
+
+
+def swapped_groups(left: Optimizer, right: Optimizer) -> list[tuple[int, int]]:
+    """The groups of the left, with the place on the right, that stand at another place with the same members."""
+    ours, theirs = ([frozenset(group.members) for group in side.groups] for side in (left, right))
+    if ours == theirs or len(set(ours)) < len(ours) or set(ours) != set(theirs):
+        return []
+    return [(place, theirs.index(members)) for place, members in enumerate(ours) if theirs[place] != members]
+
+
+def _swapped(one: OptimizerPair, places: list[tuple[int, int]], left: Optimizer, right: Optimizer) -> Evidence:
+    said = (f"group {ours}{_values(left, ours)} of the left checkpoint is group {theirs} of the right one"
+            for ours, theirs in places)  # fmt: skip
+    first = next((name for name in right.groups[places[0][0]].members if name), None)
+    return Evidence(
+        f"the groups of optimizer {one.label or one.optimizer} changed places: {names(said)}; torch loads groups by "
+        "their place, so that members get the hyperparameters and the state of others",
+        Place(optimizer=one.optimizer, parameter=first, group=places[0][0]),
+        {"groups": [[ours, theirs] for ours, theirs in places]},
+        "hand the groups to the optimizer in the same order in every run",
+    )
 
 
 def _by_number(moved: list[Regrouped], left: Optimizer, right: Optimizer) -> list[Regrouped]:
@@ -100,7 +125,7 @@ def parameter_order_mismatch(pair: Pair) -> Iterator[Evidence | Unjudged]:
     if reason := optimizers_apart(pair):
         yield Unjudged(reason)
         return
-    for one, _, _ in both(pair.diff):
+    for one, left, right in both(pair.diff):
         reason = unnamed(pair.diff, one)
         if reason:
             yield Unjudged(reason)
@@ -116,11 +141,20 @@ def parameter_order_mismatch(pair: Pair) -> Iterator[Evidence | Unjudged]:
                 "hand the parameters to the optimizer in the same order, by the same selection, in both runs",
                 Severity.WARNING if reason else None,
             )
-        elif row := _reordered(pair, one):
+        elif exchanged := not reason and not_following(pair, one, left, right):
+            said = (f"{name} has the state that {owner} had" for name, owner in exchanged.items())
+            yield Evidence(
+                f"optimizer {one.label or one.optimizer} has other param_names at the places of its state: "
+                f"{names(said)}",
+                Place(optimizer=one.optimizer, parameter=next(iter(exchanged))),
+                {"permutation": dict(list(exchanged.items())[:KEPT])},
+                "keep param_names in the order of params",
+            )
+        elif not swapped_groups(left, right) and (row := _reordered(pair, one)):
             yield Evidence(
                 f"optimizer {one.label or one.optimizer} lists its parameters in another order: "
-                f"{value_of(row.left)} in the left checkpoint, {value_of(row.right)} in the right one; their state "
-                "follows the names, but torch loads it by position",
+                f"{value_of(row.left)} in the left checkpoint, {value_of(row.right)} in the right one; where their "
+                "state follows the names, torch binds it to others, as it loads by position",
                 Place(optimizer=one.optimizer),
                 {"left": value_of(row.left), "right": value_of(row.right)},
                 "hand the parameters to the optimizer in the same order in every run",
@@ -154,9 +188,10 @@ def trainable_parameter_in_no_group(pair: Pair) -> Iterator[Evidence | Unjudged]
         return
     held = {name for optimizer in pair.diff.right.state.optimizers for name in optimizer.members}
     trained = pair.diff.right.state.parameters
-    for one, left, _ in both(pair.diff):
+    for one, left, right in both(pair.diff):
         if reason := unnamed(pair.diff, one):
             yield Unjudged(reason)
+            yield from _fewer(one, left, right)
             continue
         gone = [
             name for name in dict.fromkeys(_left_it(pair, one))
@@ -176,6 +211,21 @@ def trainable_parameter_in_no_group(pair: Pair) -> Iterator[Evidence | Unjudged]
                 "with --freeze NAME=removed",
                 None if goes_on or known else Severity.WARNING,
             )
+
+
+def _fewer(one: OptimizerPair, left: Optimizer, right: Optimizer) -> Iterator[Evidence]:
+    """Counts tell without names that somebody was lost."""
+    counts = [len(set(side.members)) for side in (left, right)]
+    if counts[1] < counts[0]:
+        yield Evidence(
+            f"optimizer {one.label or one.optimizer} steps {counts[0]} parameters in the left checkpoint and "
+            f"{counts[1]} in the right one; which it lost cannot be told: the file has no names that are certain",
+            Place(optimizer=one.optimizer),
+            {"left_count": counts[0], "right_count": counts[1]},
+            "build the optimizer over the same parameters as before; where some are frozen on purpose, nothing is to "
+            "be done",
+            Severity.WARNING,
+        )
 
 
 def _left_it(pair: Pair, one: OptimizerPair) -> list[str]:
@@ -198,18 +248,42 @@ def state_shape_mismatch(pair: Pair) -> Iterator[Evidence | Unjudged]:
         return
     weights = model_rows(pair.diff)
     by_number = {one.optimizer: one for one, _, _ in both(pair.diff)}
+    found: dict[tuple[int, bool], list[Row]] = {}
     for (optimizer, name, key), row in state_rows(pair.diff).items():
         resized = name in weights and weights[name].kind in (Kind.SHAPE, Kind.REMOVED, Kind.ADDED)
-        if row.kind is not Kind.SHAPE or resized or optimizer not in by_number:
-            continue
-        shapes = [str(entry.spec) if entry is not None else "" for entry in (row.left, row.right)]
-        yield Evidence(
-            f"{key} of {name} is {shapes[0]} in the left checkpoint and {shapes[1]} in the right one",
-            Place(optimizer=optimizer, parameter=name, key=key, group=row.group),
-            {"left": shapes[0], "right": shapes[1]},
-            "load the state of this parameter into this parameter",
-            Severity.WARNING if unnamed(pair.diff, by_number[optimizer]) else None,
-        )
+        if row.kind is Kind.SHAPE and not resized and optimizer in by_number:
+            found.setdefault((optimizer, _can_only_be(pair, by_number[optimizer], key)), []).append(row)
+    for (_, is_sure), rows in found.items():
+        yield _reshaped(rows, None if is_sure else Severity.WARNING)
+
+
+def _reshaped(rows: list[Row], severity: Severity | None) -> Evidence:
+    row = rows[0]
+    shapes = [str(entry.spec) if entry is not None else "" for entry in (row.left, row.right)]
+    others = [f"{one.key} of {one.parameter}" for one in rows[1:]]
+    return Evidence(
+        f"{row.key} of {row.parameter} is {shapes[0]} in the left checkpoint and {shapes[1]} in the right one"
+        f"{f'; the shape changed too of {names(others)}' if others else ''}",
+        Place(optimizer=row.optimizer, parameter=row.parameter, key=row.key, group=row.group),
+        {"left": shapes[0], "right": shapes[1], "count": len(rows),
+         "tensors": kept(f"{one.parameter}.{one.key}" for one in rows)},
+        "load the state of this parameter into this parameter",
+        severity,
+    )  # fmt: skip
+
+
+def _can_only_be(pair: Pair, one: OptimizerPair, key: str) -> bool:
+    """Whether state can only be of the same parameter on both sides: by name, or by a place that nobody moved from.
+
+    A moment keeps the shape of its parameter, and a run that goes on without names loads it by its place.
+    """
+    if not unnamed(pair.diff, one):
+        return True
+    sides = [pair.diff.left.state.optimizers[one.left or 0], pair.diff.right.state.optimizers[one.right or 0]]
+    sizes = [[len(group.members) for group in side.groups] for side in sides]
+    moved = any(row.kind is not Kind.CHANGED and name in pair.diff.left.state.parameters
+                for name, row in model_rows(pair.diff).items())  # fmt: skip
+    return key in MOMENTS and sizes[0] == sizes[1] and not moved and pair.course.advanced
 
 
 RULES: Final[tuple[Rule[Pair], ...]] = (

@@ -51,6 +51,11 @@ def _updates(one: Broken) -> str:
     return f", over {made} updates (its counter went from {one.left_count} to {one.right_count})"
 
 
+def _moment(one: Broken) -> str:
+    """What shows an update where no counter does."""
+    return "" if one.left_count is not None or not one.key else f": its {one.key} moved{_how_far(one)}"
+
+
 def _place(one: Broken) -> Place:
     return Place(parameter=one.parameter, key=one.key or None, optimizer=one.optimizer)
 
@@ -85,11 +90,12 @@ def frozen_state_drift(pair: Pair) -> Iterator[Evidence | Unjudged]:
 
 
 @also(runs.gradient_on_frozen_parameter, "broken")
-def gradient_on_frozen_parameter(pair: Pair) -> Iterator[Evidence]:
+def gradient_on_frozen_parameter(pair: Pair) -> Iterator[Evidence | Unjudged]:
     """An update read a gradient of a parameter under `no-grad`, or one under `removed` is still in a group."""
     for one in _of(pair, "gradient"):
         yield Evidence(
-            f"{one.parameter} is under contract {one.contract!r}, and updates read a gradient of it{_updates(one)}",
+            f"{one.parameter} is under contract {one.contract!r}, and updates read a gradient of it{_updates(one)}"
+            f"{_moment(one)}",
             _place(one),
             {**_numbers(one), "read": True},
             "set p.grad = None when you freeze, and clear gradients with set_to_none=True",
@@ -103,6 +109,7 @@ def gradient_on_frozen_parameter(pair: Pair) -> Iterator[Evidence]:
             "leave it out of the optimizer's groups",
             Severity.ERROR,
         )
+    yield from _unheld(pair, "gradient")
 
 
 @rule("CK404", "frozen-buffers-moved", Severity.WARNING, "broken")

@@ -18,7 +18,12 @@ _CYCLED: Final = frozenset({"momentum", "betas", "base_momentum", "max_momentum"
 """What a schedule of momentum moves."""
 _BOUNDS: Final = frozenset({"base_momentum", "max_momentum"})
 _TAGS: Final = frozenset({"name", "param_names", "params", "group_name"})
-_COUNTERS: Final = frozenset({"step", "k", "train_mode"})
+_COUNTERS: Final = frozenset(
+    {"step", "k", "train_mode",
+     "weight_sum", "lr_max", "scheduled_lr",
+     "d", "d_max", "d_hat", "d_numerator", "d_denom", "numerator_weighted", "gsq_weighted", "sksq_weighted"}
+)  # fmt: skip
+"""What an optimizer keeps in its groups and moves by itself: counts, sums of schedule-free, distances of Prodigy."""
 _HORIZON: Final = frozenset(
     {"T_max", "T_0", "T_mult", "total_steps", "total_iters", "eta_min", "gamma", "step_size", "milestones",
      "start_factor", "end_factor", "base_lrs", "max_lrs", "min_lrs", "warmup_steps", "num_training_steps", "max_lr",

@@ -11,7 +11,7 @@ from ckptcheck.optimizers.table import SHARED_HYPERPARAMETERS
 from ckptcheck.rules.pairs.course import Counted, model_rows
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence
-from ckptcheck.rules.words import brief, count_of, kept, names
+from ckptcheck.rules.words import brief, kept, names
 from ckptcheck.state.scalars import finite_number, value_of
 from ckptcheck.state.training_state import Optimizer
 from ckptcheck.trace.items import Item
@@ -72,9 +72,8 @@ def _told(
     which = "" if len(far) == 1 else f" ({names(entry[0] for entry in far)})"
     return Evidence(
         f"{len(far)} of {seen} parameters moved farther than their updates can move them{which}: {name} by "
-        f"{brief(moved)}, where {count_of(int(counters[name].rise), 'update')} "
-        f"{'goes' if counters[name].rise == 1 else 'go'} {brief(most)} at most; the weights were not loaded, or others "
-        "were",
+        f"{brief(moved)}, where {brief(counters[name].rise)} updates go {brief(most)} at most; the weights were "
+        "not loaded, or others were",
         Place(optimizer=one.optimizer, parameter=name),
         {"parameters": kept(entry[0] for entry in far), "moved": moved, "most": most, "of": seen},
         "look at the missing and unexpected keys that load_state_dict returns",
@@ -144,7 +143,7 @@ def _bound(pair: Pair, one: OptimizerPair, place: int) -> float | None:
     keeps_peak = any(key in group for group in groups for key in ("initial_lr", "max_lr"))
     if not known or not all(isinstance(beta, float) and 0 <= beta < 1 for beta in betas):
         return None
-    if "weight_decay" not in groups[-1] or (_has_schedule(pair) and not keeps_peak):
-        return None
+    if "weight_decay" not in groups[-1] or (not keeps_peak and (_has_schedule(pair) or min(known) < max(known))):
+        return None  # a rate that is set by hand may have been higher in between
     first, second = (float(beta) for beta in betas if beta is not None)
     return max(known) * max(1.0, (1 - first) / math.sqrt(1 - second))

@@ -36,7 +36,7 @@ def unlike_names(pair: Pair) -> Iterator[Evidence]:
         f"{count([*gone, *new], 'parameter')} {'has' if len(gone) + len(new) == 1 else 'have'} no partner: "
         f"{'; '.join(part for part in parts if part)}{more}",
         Place(parameter=(*stepped, *gone, *new)[0]),
-        {"left_only": kept(gone), "right_only": kept(new), "still_stepped": kept(stepped)},
+        {"left_only": kept(gone), "right_only": kept(new), **({"still_stepped": kept(stepped)} if stepped else {})},
         "save the module that the optimizer steps, under the same names each time" if more else _HOW,
         None if more else plain,
     )

@@ -13,7 +13,7 @@ from ckptcheck.rules.runs.resume import schedule_diverged
 from ckptcheck.rules.stored import surroundings
 from ckptcheck.rules.stored.averages import UPDATES
 from ckptcheck.rules.stored.writers import known
-from ckptcheck.rules.words import brief, count, count_of, generators, kept, names
+from ckptcheck.rules.words import brief, count, generators, kept, names
 from ckptcheck.state.raw import Flaw
 from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Entry, TrainingState
@@ -188,7 +188,7 @@ def schedule_stood_still(pair: Pair) -> Iterator[Evidence | Unjudged]:
         with_steps = steps[0] is not None and steps[1] is not None and before == steps[0] < steps[1]
         with_updates = before == updates and pair.course.updates > 0
         if with_steps or with_updates:
-            went = f"step {steps[0]} to {steps[1]}" if with_steps else count_of(int(pair.course.updates), "update")
+            went = f"step {steps[0]} to {steps[1]}" if with_steps else f"{brief(pair.course.updates)} updates"
             yield Evidence(
                 f"the schedule stands at {brief(before)} in both checkpoints, where it stood at the left one's own "
                 f"step; the training went on from it ({went}): it was not stepped, or is the one that was saved before",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ckptcheck.comparison.checkpoint_diff import GROUP_KEY, Kind, Row
-from ckptcheck.finding import Place
+from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.pairs.completeness import optimizers_apart
 from ckptcheck.rules.pairs.course import Counted, Course
 from ckptcheck.rules.pairs.pair import Pair
@@ -103,7 +103,11 @@ def _against_steps(course: Course) -> Iterator[Evidence]:
         yield _off(first, off, f"the recorded step went back from {before} to {after} while no update counter did")
     elif before > _LABEL and max(one.left for one in course.counters) == before:
         hasty = [one for one in course.counters if one.rise > elapsed + _LABEL]
-        if hasty:
+        if hasty and _alike(course, hasty):
+            said = f"in {elapsed} steps the update counters rose by {brief(first.rise)}, and before once a step: the " \
+                   "number of updates in a step changed, or the counters went on by themselves"  # fmt: skip
+            yield _off(first, first.rise - elapsed, said, Severity.INFO)
+        elif hasty:
             said = f"in {elapsed} steps the update counter of {names(one.parameter for one in hasty)} rose by " \
                    f"{brief(first.rise)}"  # fmt: skip
             yield _off(first, first.rise - elapsed, said)
@@ -113,12 +117,19 @@ def _against_steps(course: Course) -> Iterator[Evidence]:
             yield _off(first, newest - after, said)
 
 
-def _off(one: Counted, off: float, said: str) -> Evidence:
+def _alike(course: Course, hasty: list[Counted]) -> bool:
+    """Whether all counters of the optimizers in question rose by the same."""
+    optimizers = {one.optimizer for one in hasty}
+    return all(len({one.rise for one in course.of(place).values()}) == 1 for place in optimizers)
+
+
+def _off(one: Counted, off: float, said: str, severity: Severity | None = None) -> Evidence:
     return Evidence(
         f"{said}: off by {brief(off)}",
         _place(one),
         {"left": one.left, "right": one.right, "off_by": off},
         "count steps and updates in one place, and restore both",
+        severity,
     )
 
 

@@ -119,7 +119,8 @@ def trainable_parameter_in_no_group(case: Case) -> Iterator[Evidence]:
                 if name not in held and case.load.right.parameters[name].requires_grad is not False]  # fmt: skip
         if gone and not one.stale and not one.right_only:
             yield Evidence(
-                f"{count(gone, 'trainable parameter')} of optimizer {one.optimizer} are in no group now: {names(gone)}",
+                f"{count(gone, 'trainable parameter')} of optimizer {one.optimizer} "
+                f"{'is' if len(gone) == 1 else 'are'} in no group now: {names(gone)}",
                 at_load(case.step, optimizer=one.optimizer, parameter=gone[0]),
                 {"parameters": kept(gone)},
                 "build the optimizer over the same parameters as before",

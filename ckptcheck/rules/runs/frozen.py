@@ -119,8 +119,8 @@ def freeze_set_changed(case: Case) -> Iterator[Evidence]:
         sides = [set(loads(str(side.value))) if side is not None else set() for side in (first.left, first.right)]
         frozen, thawed = tuple(sorted(sides[1] - sides[0])), tuple(sorted(sides[0] - sides[1]))
         yield Evidence(
-            f"{count(frozen + thawed, 'parameter')} are trained by one run only from step {first.step} on: "
-            f"{names(frozen + thawed)}",
+            f"{count(frozen + thawed, 'parameter')} {'is' if len(frozen + thawed) == 1 else 'are'} trained by one run "
+            f"only from step {first.step} on: {names(frozen + thawed)}",
             place_of(first),
             {"frozen": kept(frozen), "thawed": kept(thawed)},
             "make freezing and thawing depend on the step, not on how long this process has run",

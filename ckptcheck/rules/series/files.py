@@ -6,7 +6,7 @@ from typing import Final
 from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.files import incomplete_save, shard_set_inconsistent, unreadable_file
 from ckptcheck.rules.rule import Evidence, Unjudged, also
-from ckptcheck.rules.series.series import Series
+from ckptcheck.rules.series.series import Member, Series
 from ckptcheck.rules.words import kept
 from ckptcheck.state.raw import Flaw
 
@@ -17,12 +17,22 @@ def _damaged(series: Series, flaw: Flaw, fix: str) -> Iterator[Evidence]:
         found = [defect for defect in one.defects if defect.flaw == flaw]
         if found and not one.chosen:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            newest = _is_newest(one, series)
             yield Evidence(
-                f"{one.name}, another checkpoint of this run: {found[0].said}{more}",
+                f"{one.name}, {_NEWEST if newest else 'another checkpoint of this run'}: {found[0].said}{more}",
                 Place(path=one.name),
                 {"checkpoint": one.name, "defects": kept(defect.said for defect in found), "count": len(found)},
                 fix,
+                Severity.ERROR if newest else None,
             )
+
+
+def _is_newest(one: Member, series: Series) -> bool:
+    """Whether a resume that takes the newest takes this one, which was passed over as it is not whole."""
+    return one.name == next(iter(series.passed_over), None)
+
+
+_NEWEST: Final = "the newest checkpoint of this run, which a resume from the newest takes"
 
 
 @also(unreadable_file, severity=Severity.WARNING)
@@ -30,16 +40,29 @@ def unreadable_checkpoint(series: Series) -> Iterator[Evidence | Unjudged]:
     """Another checkpoint of the run cannot be read."""
     yield from _damaged(series, Flaw.UNREADABLE, "fetch it again, or delete it before something resumes from it")
     for one in series.members:
-        if one.refused:
+        if one.refused and one.name not in series.passed_over:
             yield Unjudged(f"{one.name}, another checkpoint of this run, was not read: {one.refused}")
     if series.left_out:
-        yield Unjudged(f"{series.left_out} older checkpoints of this run were not read")
+        many = f"{series.left_out} older checkpoints of this run were"
+        yield Unjudged(f"{many if series.left_out > 1 else '1 older checkpoint of this run was'} not read")
 
 
 @also(incomplete_save, severity=Severity.WARNING)
 def incomplete_checkpoint(series: Series) -> Iterator[Evidence]:
     """The save of another checkpoint of the run did not end."""
-    yield from _damaged(series, Flaw.INCOMPLETE, "delete it before something resumes from it")
+    fix = "delete it before something resumes from it"
+    yield from _damaged(series, Flaw.INCOMPLETE, fix)
+    for one in series.members:
+        why = series.passed_over.get(one.name)
+        if why and not one.defects:
+            newest = _is_newest(one, series)
+            yield Evidence(
+                f"{one.name}, {_NEWEST if newest else 'another checkpoint of this run'}: {why}",
+                Place(path=one.name),
+                {"checkpoint": one.name, "defects": [why], "count": 1},
+                fix,
+                Severity.ERROR if newest else None,
+            )
 
 
 @also(shard_set_inconsistent, severity=Severity.WARNING)

@@ -54,6 +54,7 @@ class Series:
         stale: what the moments of two successive readable ones say, by the names of both; None where none were
             compared.
         not_compared: why the moments of others were not, in one sentence; "" where all were.
+        passed_over: newer ones than the chosen one by their numbers, with what they lack, the newest first.
         same: which parts a later one of the newest holds byte for byte of an earlier one, by the names of both.
     """
 
@@ -63,6 +64,7 @@ class Series:
     tracker: str = ""
     stale: Mapping[tuple[str, str], Stale] | None = None
     not_compared: str = ""
+    passed_over: Mapping[str, str] = field(default_factory=dict)
     same: Mapping[tuple[str, str], Same] = field(default_factory=dict)
 
     @property
@@ -90,8 +92,8 @@ class Series:
 
     @property
     def with_old_optimizer(self) -> set[str]:
-        """Those whose whole optimizer is that of an earlier one, beside weights that are not."""
-        return {right for (_, right), one in self.same.items() if one.moments and not one.weights}
+        """Those whose whole optimizer, counters and all, is that of an earlier one: it was not started anew."""
+        return {right for (_, right), one in self.same.items() if one.moments}
 
     @property
     def runs(self) -> Iterator[list[tuple[Member, Described]]]:

@@ -51,8 +51,9 @@ def names_not_aligned(stored: Stored) -> Iterator[Evidence]:
             continue
         classes = exchangeable(optimizer)
         unseen = sum(map(len, classes))
-        how = f"are inferred from {_SOURCES[naming.source]}" if naming.source in _SOURCES else "are not known"
-        named = f"the names of {count(members, 'parameter')} of optimizer {place}"
+        name, verb = ("name", "is") if len(members) == 1 else ("names", "are")
+        how = f"inferred from {_SOURCES[naming.source]}" if naming.source in _SOURCES else "not known"
+        named = f"the {name} of {count(members, 'parameter')} of optimizer {place} {verb}"
         yield Evidence(
             f"{named} {how}: {naming.reason}{_risk(unseen)}",
             Place(optimizer=place),

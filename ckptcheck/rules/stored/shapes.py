@@ -65,8 +65,8 @@ def state_shape_mismatch(stored: Stored) -> Iterator[Evidence | Unjudged]:
             continue
         if not (one.known and one.outnumbered):
             yield Unjudged(
-                f"{count(list(one.shapes), 'parameter')} of optimizer {one.optimizer} have state of another shape, as "
-                "sharded or projected state has"
+                f"{count(list(one.shapes), 'parameter')} of optimizer {one.optimizer} "
+                f"{'has' if len(one.shapes) == 1 else 'have'} state of another shape, as sharded or projected state has"
             )
             continue
         first = next(iter(one.shapes))

@@ -304,6 +304,7 @@ def test_groups_that_differ_without_effect_on_any_hyperparameter_are_no_error(tm
         names = [name for group in held["optimizer"]["param_groups"] for name in group["param_names"]]
         for key, one in held["optimizer"]["state"].items():
             optimizer.state[dict(model.named_parameters())[names[key]]] = one
+        torch.set_rng_state(held["rng"]["torch"])
 
     findings = found(path, run_of(model, optimizer, load=load, save=lambda path: None))
     assert [(one.code, one.message) for one in findings if one.severity.value != "info"] == []

@@ -25,9 +25,12 @@ def test_both_parameters_that_were_exchanged_are_named_with_both_groups(tmp_path
     assert not_judged == []
 
 
-def test_the_same_groups_in_another_order_are_no_change_of_groups(tmp_path):
+def test_the_same_groups_in_another_order_are_told_once_as_torch_loads_them_by_place(tmp_path):
     sides = two(_turned, groups=half_and_half)(tmp_path)
-    assert said(sides, "CK301") == ([], [])
+    (found,), not_judged = said(sides, "CK301")
+    assert (found.severity, found.evidence["groups"], not_judged) == (Severity.ERROR, [[0, 1], [1, 0]], [])
+    assert "group 0 with weight_decay 0.1 of the left checkpoint is group 1 of the right one" in found.message
+    assert said(sides, "CK302") == ([], [])
 
 
 def test_without_names_groups_and_order_are_declared_ambiguous(tmp_path):

@@ -20,7 +20,8 @@ def _empty_and_off(left, right):
 
 
 def _released(left, right):
-    del right["optimizer"]
+    for key in ("optimizer", "step", "rng"):
+        del right[key]
 
 
 def _amsgrad_off(left, right):

@@ -57,17 +57,43 @@ def test_weights_farther_than_adam_can_move_them_are_others(tmp_path):
     sides = two(_never_loaded)(tmp_path)
     (found,), _ = said(sides, "CK309")
     left, right = (torch.load(side, weights_only=True)["model"] for side in sides)
-    assert found.evidence["moved"] == (right[A].double() - left[A].double()).abs().max().item()
+    farthest = max((right[name].double() - left[name].double()).abs().max().item() for name in left)
+    assert found.evidence["moved"] == farthest
     # Kingma and Ba 2015, section 2.1: lr (1 - beta1) / sqrt(1 - beta2) a step, over three steps
     assert found.evidence["most"] == pytest.approx(3 * 0.01 * 0.1 / 0.001**0.5)
     assert (found.severity, found.evidence["of"]) == (Severity.ERROR, 8)
 
 
-def test_one_part_that_was_made_anew_is_meant(tmp_path):
-    def new_head(left, right):
-        right["model"]["head.weight"] += 9
+def _new_head(left, right):
+    right["model"]["head.weight"] += 9
 
-    assert said(two(new_head)(tmp_path), "CK309") == ([], [])
+
+def _pruned(left, right):
+    """Half of a layer with large weights goes to zero."""
+    for side in (left, right):
+        side["model"]["head.weight"] += 9
+    right["model"]["head.weight"][0] = 0
+
+
+def test_one_part_that_was_made_anew_is_told_where_all_updates_go_on(tmp_path):
+    (found,), _ = said(two(_new_head, weight_decay=0.0)(tmp_path), "CK309")
+    assert (found.where.parameter, found.severity) == ("head.weight", Severity.ERROR)
+    assert found.evidence["parameters"] == ["head.weight"]
+    assert said(two(_pruned, weight_decay=0.0)(tmp_path), "CK309") == ([], [])
+
+
+def test_one_part_that_an_average_may_have_taken_the_place_of_is_a_warning(tmp_path):
+    def averaged(left, right):
+        _new_head(left, right)
+        for side in (left, right):
+            side["ema"] = {"shadow": copy.deepcopy(side["model"])}
+
+    (found,), _ = said(two(averaged, weight_decay=0.0)(tmp_path), "CK309")
+    assert found.severity is Severity.WARNING
+
+
+def test_how_far_decay_takes_weights_is_not_told_without_their_size(tmp_path):
+    assert said(two(_new_head, weight_decay=0.1)(tmp_path), "CK309") == ([], [])
 
 
 def test_sgd_has_no_bound_and_a_schedule_a_wide_one(tmp_path):
@@ -96,9 +122,19 @@ def _lost_name(left, right):
     del right["model"]["norm.bias"]
 
 
+def _lost_layer(left, right):
+    """The parameter is gone from the model and from the optimizer: as where a layer was taken out."""
+    del right["model"]["norm.bias"]
+    group = right["optimizer"]["param_groups"][0]
+    at = group["param_names"].index("norm.bias")
+    del group["param_names"][at], right["optimizer"]["state"][group["params"].pop(at)]
+
+
 @pytest.mark.parametrize(("change", "severity", "evidence"), [
     (_new_name, Severity.INFO, {"left_only": [], "right_only": ["adapter.weight"]}),
-    (_lost_name, Severity.WARNING, {"left_only": ["norm.bias"], "right_only": []}),
+    (_lost_name, Severity.ERROR,
+     {"left_only": ["norm.bias"], "right_only": [], "still_stepped": ["norm.bias"]}),
+    (_lost_layer, Severity.WARNING, {"left_only": ["norm.bias"], "right_only": []}),
 ])  # fmt: skip
 def test_names_without_a_partner_are_told(tmp_path, change, severity, evidence):
     (found,), _ = said(two(change)(tmp_path), "CK309")

@@ -201,13 +201,6 @@ def test_state_of_an_unknown_class_is_silent() -> None:
     assert said(raw_tree({"model": model.state_dict(), "optimizer": state})) == ([], [])
 
 
-def test_names_that_are_inferred_contradict_no_shape() -> None:
-    model = Mlp()
-    state = trained(model, named=False).state_dict()
-    state["state"][6]["exp_avg"] = torch.zeros(9, 9)
-    assert codes(raw_tree({"model": model.state_dict(), "optimizer": state})) == ["CK308"]
-
-
 def pickled(*held: str, named: bool = True) -> RawTree:
     """An Mlp's parameters themselves, which a file calls trainable, and an optimizer of some of them."""
     model = Mlp()
