@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ckptcheck.conventions.sorting import MODEL_KEYS
 from ckptcheck.conventions.weights import is_module
 from ckptcheck.errors import DamagedCheckpointError
 from ckptcheck.finding import Finding, Json, NotJudged, Place, Severity
@@ -138,7 +139,7 @@ _BY_TORCH_LOAD: Final = ("torch-zip", "torch-legacy")
 
 def _whole_module(raw: RawTree) -> list[Evidence]:
     """A module of torch's own that is saved whole; those of other packages are told above, or their loaders know."""
-    values = [raw.root, *(raw.root.values() if isinstance(raw.root, Mapping) else ())]
+    values = [raw.root, *(raw.root.get(key) for key in MODEL_KEYS if isinstance(raw.root, Mapping))]
     whole = [one.class_name for one in values if isinstance(one, Foreign) and is_module(one)]
     own = [name for name in whole if name.startswith("torch.")]
     return [

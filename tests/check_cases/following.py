@@ -242,7 +242,7 @@ LEGAL: tuple[Legal, ...] = (
     Legal("weights alone after a checkpoint of the training", two(_without("optimizer", "rng", "step")),
           silent=("CK201", "CK205")),
     Legal("averages that move", two(_averages), silent=("CK208", "CK309")),
-    Legal("an average that begins later", two(_average_begins_later), silent=("CK208",)),
+    Legal("an average that begins after both checkpoints", two(_average_begins_later), silent=("CK208",)),
     Legal("a schedule that goes by the epoch", two(_by_the_epoch, **COSINE), silent=("CK602",)),
     Legal("running statistics that go on", two(model=ConvNet), silent=("CK309",), options={"require": ["CK501"]}),
     Legal("a layer that was pruned between two checkpoints", two(_pruned, **NO_DECAY), silent=("CK309",)),

@@ -136,6 +136,17 @@ def weights_in_half_that_stand_still(checkpoints: list[Saved]) -> None:
         one["model"] = {name: value.bfloat16() for name, value in checkpoints[0]["model"].items()}
 
 
+def weights_alone(dtype: torch.dtype) -> Callable[[list[Saved]], None]:
+    """Nothing but weights and a step, and the weights stand still."""
+
+    def change(checkpoints: list[Saved]) -> None:
+        kept = {name: value.to(dtype) for name, value in checkpoints[0]["model"].items()}
+        for place, one in enumerate(checkpoints):
+            checkpoints[place] = {"model": kept, "step": one["step"]}
+
+    return change
+
+
 def another_is_trained(checkpoints: list[Saved]) -> None:
     """The model is frozen, and the optimizer trains adapters that lie elsewhere."""
     for place, one in enumerate(checkpoints):
@@ -303,6 +314,8 @@ def _faulty() -> Iterator[Faulty]:
     yield Faulty("a newest save that did not end", half_save, "CK103")
     yield Faulty("a newest folder that is empty", empty_newest, "CK103")
     yield Faulty("weights that are those of the save before", changed(weights_of(1)), "CK106", severity="warning")
+    yield Faulty("weights alone that are those of the save before", changed(weights_alone(torch.float32)), "CK106",
+                 severity="warning")  # fmt: skip
     yield Faulty("weights that are those of an earlier save", changed(weights_of(0)), "CK106", severity="warning")
     yield Faulty("an optimizer that is that of the save before", changed(optimizer_of(1)), "CK106",
                  mechanism="opt_absent")  # fmt: skip
@@ -327,6 +340,7 @@ LEGAL: tuple[Legal, ...] = (
     ),
     Legal("weights that stand still at a rate of zero", changed(weights_of(1, lr=0.0)), silent=("CK106",)),
     Legal("weights of bfloat16 that stand still", changed(weights_in_half_that_stand_still), silent=("CK106",)),
+    Legal("weights alone of bfloat16 that stand still", changed(weights_alone(torch.bfloat16)), silent=("CK106",)),
     Legal("a frozen model whose adapters lie elsewhere", changed(another_is_trained), silent=("CK106",)),
     Legal("the same state saved under two steps", changed(saved_twice), silent=("CK106", "CK505")),
     Legal("an older folder that is empty", empty_older, silent=SILENT),

@@ -31,6 +31,7 @@ WRONG = {
     "02_torch_edge/failed_save.pt": ("CK103", Severity.ERROR, ("data.pkl",)),
     "02_torch_edge/trunc.pt": ("CK101", Severity.ERROR, ("cut short",)),
     "02_torch_edge/view_bloat.pt": ("CK105", Severity.WARNING, ("9800 bytes", "200 of 10000")),
+    "01_torch_save/zip_whole_module.pt": ("CK104", Severity.WARNING, ("container.Sequential", "whole")),
     "01_torch_save/zip_subclass.pt": ("CK104", Severity.WARNING, ("__main__.Sub",)),
 }
 

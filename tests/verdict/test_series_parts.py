@@ -99,3 +99,11 @@ def test_a_prefix_demands_what_is_asked_and_a_code_of_a_run_demands_a_run(tmp_pa
     alone = verbs.check(tmp_path / "step-6/model.pt", require=("CK106",))
     assert (alone.verdict, alone.parts["required"]) == (Verdict.FAIL, ["CK106"])
     assert reasons(alone, "CK106") == ["it is asked of a folder of checkpoints of one run"]
+
+
+def test_checkpoints_too_old_to_be_looked_at_fail_no_prefix_and_their_own_code(tmp_path: Path) -> None:
+    run = Run()
+    write(tmp_path, [(2 * place + 2, run.go()) for place in range(6)])
+    assert reasons(verbs.check(tmp_path), "CK106") == ["the moments of 2 older pairs of checkpoints were not compared"]
+    assert verbs.check(tmp_path, require=("CK1",)).parts["required"] == []
+    assert verbs.check(tmp_path, require=("CK106",)).parts["required"] == ["CK106"]

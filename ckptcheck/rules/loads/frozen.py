@@ -61,11 +61,11 @@ def _by_lack_of_state(dry: DryRun, pair: Paired, told: set[str]) -> Iterator[Evi
     rows = rows_of(pair.live)
     if pair.file is None or refused(dry, pair) or not rows or any(row.whole_list for row in rows):
         return
-    if all(keeps_nothing(rows, group.hyperparameters) for group in pair.live.groups):
-        return
     now, listed = dry.now.parameters, set(pair.file.members)
     having = [name for name, one in pair.file.state.items() if one and name in listed]
-    missing = [name for name in pair.live.members if name in listed and name not in told
+    stateful = [name for group in pair.live.groups for name in group.members
+                if name is not None and not keeps_nothing(rows, group.hyperparameters)]  # fmt: skip
+    missing = [name for name in stateful if name in listed and name not in told
                and name in now and now[name].requires_grad and not pair.file.state.get(name)]  # fmt: skip
     idle = [one for one in told_apart(missing, having)[1] if not one.is_lone] if having else []
     thawed = [name for one in idle for name in one.names]

@@ -84,7 +84,7 @@ def _settings(dry: DryRun, file: Mapping[str, Entry], live: Mapping[str, Entry])
     spelled = (f"{one}: {shown(file[one])} in the file, {shown(live[one])} in the target" for one in told)
     weighty = lost or [one for one in told if _key(one) in _SETTINGS]
     over = "" if lost else _over(after or file, differing)
-    harmless = all(_is_longer(one, file, live) for one in weighty)
+    harmless = all(_is_longer(one, file, live) for one in weighty) and not over
     yield Evidence(
         f"the schedule's settings differ, {winner} win: {names(spelled)}{over}",
         at(key=key),

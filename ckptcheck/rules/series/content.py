@@ -11,11 +11,11 @@ from ckptcheck.rules.pairs.stale import stale_bytes
 from ckptcheck.rules.rule import Evidence, Unjudged, also
 from ckptcheck.rules.runs.binding import weights_not_loaded
 from ckptcheck.rules.runs.completeness import optimizer_state_absent
-from ckptcheck.rules.series.series import Member, Order, Series
+from ckptcheck.rules.series.series import NO_MOMENTS, Member, Order, Series
 from ckptcheck.rules.words import count, kept, names
 
 
-@also(stale_bytes, "stale")
+@also(stale_bytes)
 def moments_move(series: Series) -> Iterator[Evidence | Unjudged]:
     """A checkpoint of a run holds byte for byte the moments of the one before it."""
     for (left, right), one in (series.stale or {}).items():
@@ -32,7 +32,9 @@ def moments_move(series: Series) -> Iterator[Evidence | Unjudged]:
             )  # fmt: skip
     for (left, right), part in series.same.items():
         yield from _same(left, right, part, surely_later=series.order is Order.STEPS)
-    if series.not_compared:
+    if series.stale is None:
+        yield Unjudged(NO_MOMENTS)
+    elif series.not_compared:
         yield Unjudged(series.not_compared)
 
 

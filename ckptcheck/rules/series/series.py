@@ -116,4 +116,6 @@ def is_same_model(left: Described, right: Described) -> bool:
     return 2 * len(left.parameters.keys() & right.parameters.keys()) >= smaller
 
 
-WHY_NOT: Final[Mapping[str, str]] = {"stale": "no moments of two successive checkpoints were compared"}
+NO_MOMENTS: Final = "no moments of two successive checkpoints were compared"
+WHY_NOT: Final[Mapping[str, str]] = {}
+"""No rule over a run needs a field that may be None."""

@@ -133,6 +133,20 @@ def test_weights_that_are_assigned_to_a_named_optimizer_are_no_exchange(tmp_path
     assert {code for code, _ in errors(found(file_of(tmp_path, optimizer=named), run))} == {"CK307"}
 
 
+def test_weights_that_stay_as_built_are_not_said_to_be_rounded(tmp_path):
+    """Ones and zeros that a trained norm is near to, in a low precision."""
+
+    def change(state: dict[str, Any]) -> None:
+        state["model"]["norm.weight"] = torch.tensor([1.0, 1.0, 0.5, 1.0, 1.0, 1.0]) + 1e-4
+
+    model = Mlp()
+    with torch.no_grad():
+        model.norm.weight[2] = 0.5
+    findings = found(file_of(tmp_path, change=change), own_load(run_of(model, adamw(model)), parts=["optimizer"]))
+    assert not [one for one in findings if one.code == "CK504"]
+    assert of_code(findings, "CK309").severity.value == "error"
+
+
 def test_a_generator_that_the_load_left_is_told_where_the_file_holds_it(tmp_path):
     model = Mlp()
     path = file_of(tmp_path)
@@ -146,7 +160,19 @@ def test_a_generator_that_the_load_left_is_told_where_the_file_holds_it(tmp_path
 def test_a_generator_of_the_data_is_not_torchs_own(key, tmp_path):
     model = Mlp()
     own = torch.Generator().manual_seed(8).get_state()
-    path = file_of(tmp_path, change=lambda state: state.update(rng=None, **{key: {"state": own, "rng": own}}))
+
+    def change(state: dict[str, Any]) -> None:
+        state.pop("rng")
+        state[key] = {"state": own, "rng": own}
+
+    path = file_of(tmp_path, change=change)
+    assert telling(found(path, own_load(run_of(model, adamw(model))))) == []
+
+
+def test_of_several_processes_generators_none_is_this_ones(tmp_path):
+    states = {f"rank{rank}": {"torch": torch.Generator().manual_seed(rank).get_state()} for rank in (1, 2)}
+    path = file_of(tmp_path, change=lambda state: state.update(rng=states))
+    model = Mlp()
     assert telling(found(path, own_load(run_of(model, adamw(model))))) == []
 
 
@@ -206,6 +232,18 @@ def test_a_setting_that_the_load_puts_back_is_told_as_the_targets(tmp_path):
 @pytest.mark.parametrize("schedule", [cosine, half_of(2)])
 def test_a_rate_that_a_schedule_has_moved_is_no_value_of_the_loads_own(schedule, tmp_path):
     assert telling(found(*scheduled(tmp_path, schedule, schedule, ALL))) == []
+
+
+def test_a_rate_that_a_load_sets_under_a_schedule_is_told_by_the_schedules_code_alone(tmp_path):
+    path, run = scheduled(tmp_path, half_of(9), half_of(9), ALL)
+    load = run.load
+
+    def and_more(place: Path) -> None:
+        load(place)
+        rate_times_ten(run)
+
+    run.load = and_more
+    assert telling(found(path, run)) == [("CK602", "error")]
 
 
 def test_restarts_that_have_grown_are_no_setting_of_another_kind(tmp_path):
@@ -286,6 +324,17 @@ def test_what_was_frozen_when_saved_and_is_trained_now_is_told_by_its_lack_of_st
     assert told.evidence["thawed"] == [name for name, _ in model.named_parameters() if name.startswith(part)]
 
 
+def test_a_lone_parameter_that_no_gradient_reached_is_not_said_to_be_frozen(tmp_path):
+    def with_token() -> nn.Module:
+        model = Mlp()
+        model.token = nn.Parameter(torch.zeros(3))
+        return model
+
+    model = with_token()
+    findings = found(file_of(tmp_path, with_token()), run_of(model, adamw(model)))
+    assert not [one for one in findings if one.code == "CK405"]
+
+
 @pytest.mark.parametrize(
     "optimizer", [adamw, lambda model: torch.optim.AdamW([one for one in model.parameters() if one.requires_grad])]
 )
@@ -295,12 +344,15 @@ def test_what_is_frozen_in_both_is_no_change_of_who_is_trained(optimizer, tmp_pa
     assert not [one for one in findings if one.code == "CK405"]
 
 
-def test_an_optimizer_that_keeps_no_state_says_nothing_of_who_was_frozen(tmp_path):
-    def plain(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(model.parameters(), lr=0.1)
+def test_a_group_that_keeps_no_state_says_nothing_of_who_was_frozen(tmp_path):
+    def half(model: nn.Module) -> torch.optim.Optimizer:
+        rest = [one for name, one in model.named_parameters() if not name.startswith("layers")]
+        groups = [{"params": model.layers.parameters()}, {"params": rest, "momentum": 0.9}]
+        return torch.optim.SGD(groups, lr=0.1)
 
     model = Mlp()
-    assert telling(found(file_of(tmp_path, frozen("layers"), plain), run_of(model, plain(model)))) == []
+    findings = found(file_of(tmp_path, Mlp(), half), run_of(model, half(model)))
+    assert not [one for one in findings if one.code == "CK405"]
 
 
 @pytest.mark.parametrize(("for_release", "severity"), [(True, "warning"), (False, "error")])

@@ -29,10 +29,10 @@ def test_what_only_a_training_needs_is_told_with_its_bytes(tmp_path):
 
 
 def test_what_nobody_called_a_release_is_warned_of_only(tmp_path):
-    path = put(tmp_path, {"model": Mlp().state_dict(), "rng": {"torch": torch.get_rng_state()}})
+    path = put(tmp_path, {"model": Mlp().state_dict(), "ema": Mlp().state_dict()})
     ((severity, evidence),) = told(path)
     assert severity == "warning"
-    assert [one["part"] for one in evidence["parts"]] == ["generators"]
+    assert [one["part"] for one in evidence["parts"]] == ["averaged weights beside the model"]
 
 
 @pytest.mark.parametrize(("purpose", "weight"), [("auto", "info"), ("release", "warning")])
