@@ -277,9 +277,8 @@ def tied_weights_broken(case: Case) -> Iterator[Evidence]:
     Fix: tie again after the load, before the optimizer is built.
     Limits: equal values are not a tie; only the same tensor is.
     """
-    if case.load is None:
-        return
-    for pair, how in [(pair, "untied") for pair in case.load.untied] + [(pair, "tied") for pair in case.load.tied]:
+    found = ((case.load.untied, "untied"), (case.load.tied, "tied")) if case.load is not None else ()
+    for pair, how in ((pair, how) for pairs, how in found for pair in pairs):
         yield Evidence(
             f"{pair[0]} and {pair[1]} were {'one tensor' if how == 'untied' else 'two tensors'} when saved "
             f"and are {'two' if how == 'untied' else 'one'} after the load",
