@@ -60,8 +60,8 @@ for path in sys.argv[1:]:
 """
 
 
-def show_check(name: str, target: Path, files: list[Path], turns: int) -> None:
-    """Reading, comparing with a copy, and checking of what lies at `target`."""
+def show_check(name: str, target: Path, files: list[Path], turns: int, *, goal: bool = True) -> None:
+    """Reading, comparing with a copy, and checking of what lies at `target`; the goal is for files of 0.8 GB."""
     nbytes = sum(one.stat().st_size for one in files)
     print(f"\n{name}: {nbytes / 1e9:.2f} GB; best of {turns}; ratios to one read")
     peer = cost(read_once(*files), turns)
@@ -74,7 +74,7 @@ def show_check(name: str, target: Path, files: list[Path], turns: int) -> None:
     for copy in copies:
         copy.unlink()
     found = cost(ckptcheck("check", target), turns)
-    show("check", found, peer, peer.wall_s + 1.0, 400)
+    show("check", found, peer, peer.wall_s + 1.0 if goal else None, 400)
 
 
 def main() -> None:
@@ -95,7 +95,7 @@ def main() -> None:
         for groups, said in (("one", "20,000 tensors"), ("each", "20,000 tensors, a group for every parameter")):
             many = folder / f"{groups}.pt"
             make(MAKE_MANY, many, groups)
-            show_check(said, many, [many], options.turns)
+            show_check(said, many, [many], options.turns, goal=False)
 
 
 if __name__ == "__main__":
