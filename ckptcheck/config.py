@@ -56,6 +56,8 @@ def load_config(given: Path | None, start: Path) -> Config:
 def _table_of(path: Path) -> Mapping[str, Any] | None:
     """The settings in a file as they stand; None for a pyproject.toml that is not about us."""
     is_project = path.name == "pyproject.toml"
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot read the settings in {path}: it is no regular file")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -70,6 +72,8 @@ def _table_of(path: Path) -> Mapping[str, Any] | None:
         whole = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"cannot read the settings in {path}: it is no TOML: {error}") from error
+    except RecursionError:
+        raise UsageError(f"cannot read the settings in {path}: its values nest too deep") from None
     tool = whole.get("tool", {}) if is_project else {"ckptcheck": whole}
     table = tool.get("ckptcheck") if isinstance(tool, dict) else None
     if table is not None and not isinstance(table, dict):

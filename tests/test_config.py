@@ -154,3 +154,15 @@ def test_a_table_that_is_none_and_text_that_is_no_utf8_are_refused(tmp_path):
 def test_an_empty_key_of_a_later_version_is_no_trouble(tmp_path):
     write(tmp_path / "ckptcheck.toml", "accept = []\ntolerance = {}")
     assert load_config(None, tmp_path).settings == {}
+
+
+def test_settings_that_nest_without_end_are_refused_in_one_line(tmp_path):
+    file = tmp_path / "ckptcheck.toml"
+    file.write_text("select = " + "[" * 20_000)
+    with pytest.raises(UsageError, match="its values nest too deep"):
+        load_config(file, tmp_path)
+
+
+def test_settings_are_read_from_a_regular_file_only():
+    with pytest.raises(UsageError, match="it is no regular file"):
+        load_config(Path("/dev/zero"), Path.cwd())

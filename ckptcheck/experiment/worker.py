@@ -17,6 +17,8 @@ from ckptcheck.errors import CkptcheckError, StoreError, TargetError
 from ckptcheck.experiment.job import Job
 from ckptcheck.experiment.run import Context, Run
 
+MAX_MESSAGE = 10_000
+"""Characters of an exception's message that are told."""
 OUR_ROOT = str(Path(__file__).resolve().parent.parent)
 
 
@@ -172,7 +174,7 @@ def _device(torch: Any, name: str) -> Any:
 
 def _one_line(error: BaseException) -> str:
     try:
-        text = " ".join(str(error).split())
+        text = " ".join(str(error)[:MAX_MESSAGE].split())
     except Exception as second:  # noqa: BLE001  its own __str__ is the user's code too
         text = f"(its message cannot be made: {type(second).__name__})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

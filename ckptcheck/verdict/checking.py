@@ -113,6 +113,7 @@ def _content(checkpoint: Checkpoint, purpose: Purpose | None, survey: Survey | N
     from ckptcheck.rules.stored.table import STORED_RULES
     from ckptcheck.verdict.resume_memory import memory_part
 
+    freeze = _contracts(question, checkpoint)
     if purpose is None:
         return Said()
     classes = tuple(guess(one) for one in checkpoint.state.optimizers)
@@ -122,7 +123,7 @@ def _content(checkpoint: Checkpoint, purpose: Purpose | None, survey: Survey | N
         asked=question.purpose != AUTO,
         classes=classes,
         survey=survey,
-        freeze=_contracts(question, checkpoint),
+        freeze=freeze,
     )
     rules = chosen(applying(STORED_RULES, purpose), question.select, question.ignore)
     if not question.freeze:  # nobody misses a contract that was not given, but who demands it
@@ -136,10 +137,10 @@ def _contracts(question: CheckQuestion, checkpoint: Checkpoint) -> Mapping[str, 
     """The freeze contracts. UsageError for a pattern that no parameter matches: a contract on nothing always holds."""
     names = [alias for name, one in checkpoint.state.parameters.items() for alias in (name, *one.aliases)]
     idle = [pattern for pattern in question.freeze if not any(fnmatchcase(name, pattern) for name in names)]
-    if idle and names:
+    if idle:
         raise UsageError(
             f"--freeze {idle[0]}={question.freeze[idle[0]]} matches no parameter of the checkpoint; "
-            f"parameters are {', '.join(names)[:200]}"
+            f"parameters are {', '.join(names)[:200] or 'unknown'}"
         )
     return question.freeze or None
 

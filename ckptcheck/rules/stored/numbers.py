@@ -9,6 +9,7 @@ from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.optimizers.table import SECOND_MOMENTS
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, rule
 from ckptcheck.rules.stored import counters, joined, moments
+from ckptcheck.rules.stored.broken_settings import nan_hyperparameters
 from ckptcheck.rules.stored.sentinels import is_sentinel, is_variance, may_be_odd
 from ckptcheck.rules.stored.stored import Stored
 from ckptcheck.rules.words import count, count_of, kept, names
@@ -29,7 +30,7 @@ def non_finite(stored: Stored) -> Iterator[Evidence | Unjudged]:
     Example: training diverged, or a loss scaler let one overflow pass, and the checkpoint was written all the same.
     Fix: resume from an earlier checkpoint that is clean, and let the save refuse what is not finite.
     Limits: masks of 0 and -inf, observers that begin with infinity, gradients and buffers other than running
-    statistics are silent; so is a hyperparameter or a best loss that is infinite.
+    statistics are silent; so is a hyperparameter or a best loss that is infinite. A hyperparameter that is NaN is told.
     """
     assert stored.survey is not None
     found: dict[tuple[str, int, str], list[Item]] = defaultdict(list)
@@ -38,6 +39,7 @@ def non_finite(stored: Stored) -> Iterator[Evidence | Unjudged]:
             found[item.kind, item.optimizer, item.key].append(item)
     for items in found.values():
         yield _odd(items, stored.survey.contents)
+    yield from nan_hyperparameters(stored)
     judged = [item for item in stored.survey.unread if may_be_odd(item, stored)]
     yield from unsurveyed(stored.survey, judged)
 

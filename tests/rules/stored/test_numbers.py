@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from ckptcheck import verbs
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.finding import Severity
 from ckptcheck.optimizers.guessing import guess
@@ -244,3 +245,13 @@ def test_a_counter_ahead_of_the_trainer_is_a_warning_for_a_second_training_may_c
     found = said("CK505", of_sample(HF, "optimizer.pt", ahead)(tmp_path))
     assert {one.severity for one in found} == {Severity.WARNING}
     assert "more than global_step 2 (trainer_state.json)" in found[0].message
+
+
+@pytest.mark.parametrize(("lr", "told"), [(float("nan"), ["lr"]), (torch.tensor(float("nan")), ["lr"]), (0.1, [])])
+def test_a_rate_that_is_nan_is_told_with_its_group(lr, told, tmp_path):
+    model = torch.nn.Linear(3, 2)
+    groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": lr}]
+    state = torch.optim.SGD(groups, lr=0.1).state_dict()
+    torch.save({"model": model.state_dict(), "optimizer": state}, tmp_path / "state.pt")
+    found = [one for one in verbs.check(tmp_path / "state.pt").findings if one.code == "CK501"]
+    assert [(one.where.optimizer, one.where.group, one.where.key) for one in found] == [(0, 1, key) for key in told]
