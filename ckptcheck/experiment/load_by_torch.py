@@ -5,6 +5,7 @@ the file keys its optimizers by name; schedules, scalers and averages by place. 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,6 +13,8 @@ import torch
 
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.conventions.sorting import is_scaler, is_scheduler
+from ckptcheck.errors import CheckpointError
+from ckptcheck.experiment.raised import one_line
 from ckptcheck.experiment.raw_values import NotPlainError, optimizer_dict, tensor_of, to_python
 from ckptcheck.experiment.run import Run
 from ckptcheck.readers.reading import read_raw
@@ -45,7 +48,7 @@ def load_state_dicts(path: Path, run: Run) -> Told:
     ):
         if live and len(live) == len(found):
             for one, state in zip(live, found, strict=True):
-                _try(word, one.load_state_dict, state, (troubles, left_out))
+                _try(word, one.load_state_dict, partial(to_python, state), (troubles, left_out))
         elif live:
             left_out.append(f"{word}: the target has {len(live)}, {len(found)} found in the file")
     left_out += (
@@ -54,18 +57,17 @@ def load_state_dicts(path: Path, run: Run) -> Told:
     return troubles, left_out
 
 
-def _try(word: str, load: Callable[[Any], object], state: Raw, told: Told) -> None:
+def _try(word: str, load: Callable[[Any], object], make: Callable[[], Any], told: Told) -> None:
+    """Load what `make` makes of the file; what it cannot make is not tried."""
     try:
-        load(to_python(state))
-    except NotPlainError as error:
+        state = make()
+    except (NotPlainError, CheckpointError) as error:
         told[1].append(f"{word}: {error}")
+        return
+    try:
+        load(state)
     except Exception as error:  # noqa: BLE001  a load_state_dict may be the user's own, and raise anything
         told[0].append(f"{word}: {one_line(error)}")
-
-
-def one_line(error: BaseException) -> str:
-    """An exception in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _load_model(checkpoint: Checkpoint, run: Run, names: LiveNames, told: Told) -> None:
@@ -75,8 +77,13 @@ def _load_model(checkpoint: Checkpoint, run: Run, names: LiveNames, told: Told) 
         return
     used: set[str] = set()
     for prefix, module in roots_of(run.model).items():
-        filled = _state_dict_for(module, prefix, names, stored, used)
-        _load_module(module, f"model {prefix}".strip(), filled, told)
+        word = f"model {prefix}".strip()
+        try:
+            filled = _state_dict_for(module, prefix, names, stored, used)
+        except (NotPlainError, CheckpointError) as error:
+            told[1].append(f"{word}: {error}")
+            continue
+        _load_module(module, word, filled, told)
     surplus = sorted(set(stored) - used)
     if surplus:
         told[0].append(f"model: unexpected keys {', '.join(surplus[:8])}" + (" ..." if len(surplus) > 8 else ""))
@@ -135,13 +142,8 @@ def _load_optimizers(checkpoint: Checkpoint, run: Run, names: LiveNames, told: T
         members = None
         if by_name:
             members = [[names.name_of(tensor) for tensor in group["params"]] for group in one.param_groups]
-        try:
-            state = optimizer_dict(checkpoint.raw.root, place, optimizer, len(stored), members)
-            one.load_state_dict(state)
-        except NotPlainError as error:
-            told[1].append(f"{word}: {error}")
-        except Exception as error:  # noqa: BLE001  an optimizer may be the user's own, and raise anything
-            told[0].append(f"{word}: {one_line(error)}")
+        make = partial(optimizer_dict, checkpoint.raw.root, place, optimizer, len(stored), members)
+        _try(word, one.load_state_dict, make, told)
 
 
 def _found(value: Raw, is_kind: Callable[[Raw], bool], depth: int = MAX_DEPTH) -> Iterator[Raw]:

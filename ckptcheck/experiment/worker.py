@@ -15,10 +15,9 @@ from typing import Any
 
 from ckptcheck.errors import CkptcheckError, StoreError, TargetError
 from ckptcheck.experiment.job import Job
+from ckptcheck.experiment.raised import one_line
 from ckptcheck.experiment.run import Context, Run
 
-MAX_MESSAGE = 10_000
-"""Characters of an exception's message that are told."""
 OUR_ROOT = str(Path(__file__).resolve().parent.parent)
 
 
@@ -57,7 +56,7 @@ def main(arguments: list[str]) -> int:
         return 1
     except BaseException as error:  # noqa: BLE001  the user's code may raise anything, and it is told
         _print_without_our_frames(error)
-        teller.tell({"raised": _one_line(error)})
+        teller.tell({"raised": one_line(error)})
         return 1
     teller.tell({"ended": True})
     return 0
@@ -170,14 +169,6 @@ def _device(torch: Any, name: str) -> Any:
     if device.type not in ("cpu", "cuda"):
         raise TargetError(f"--device {name}: runs are checked on cpu and cuda only")
     return device
-
-
-def _one_line(error: BaseException) -> str:
-    try:
-        text = " ".join(str(error)[:MAX_MESSAGE].split())
-    except Exception as second:  # noqa: BLE001  its own __str__ is the user's code too
-        text = f"(its message cannot be made: {type(second).__name__})"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _print_without_our_frames(error: BaseException) -> None:
