@@ -38,6 +38,11 @@ class LiveNames:
     names_by_id: Mapping[int, str]
     wrappers: tuple[tuple[str, nn.Module], ...] = ()
 
+    @property
+    def names_of_modules(self) -> dict[int, str]:
+        """The name of each module by its identity; a wrapper has that of what it wraps."""
+        return {id(module): name for name, module in (*self.wrappers, *self.modules.items())}
+
     def name_of(self, tensor: torch.Tensor) -> str | None:
         """The parameter's first name, or None when no module holds this very tensor."""
         name = self.names_by_id.get(id(tensor))

@@ -160,11 +160,13 @@ class Trace:
     """A trace file, read. Moments are read one at a time, so memory does not grow with steps.
 
     Raises TraceError for a file that is no trace, holds no moment, is damaged, or has a newer schema than this
-    version reads; damage may be found only when what it hit is read.
+    version reads; damage may be found only when what it hit is read. `shift` is added to every step number: a resumed
+    script counts from 1.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, shift: int = 0) -> None:
         self.path = path
+        self.shift = shift
         if not path.is_file():
             raise TraceError(f"no trace at {path}: give a folder that `resume -o` or `save --trace` wrote")
         if not path.stat().st_size:
@@ -198,7 +200,7 @@ class Trace:
             self._tensors[number] = (Item(*item), spec)
             self._places.setdefault(Item(*item), []).append(number)
         self.moments: dict[tuple[int, str], int] = {
-            (step, moment): number for number, step, moment in self._base.execute("SELECT * FROM steps ORDER BY id")
+            (step + self.shift, moment): number for number, step, moment in self._base.execute("SELECT * FROM steps ORDER BY id")
         }
         if not self.moments:
             raise TraceError(f"the trace {self.path} holds no step: the run ended before its first; record it again")
@@ -213,6 +215,10 @@ class Trace:
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._trouble():
             return self._base.execute(query, values).fetchall()
+
+    def shifted(self, by: int) -> "Trace":
+        """The same file opened once more, with its steps counted from `by` + 1."""
+        return Trace(self.path, by)
 
     @property
     def steps(self) -> list[int]:

@@ -129,11 +129,11 @@ class Hooks(AbstractContextManager["Hooks"]):
         self._undo.callback(module.register_forward_hook(leave, always_call=True).remove)
 
     def _before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _is_outermost(optimizer):
+        if is_outermost(optimizer):
             self._listener.before_update(optimizer)
 
     def _after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _is_outermost(optimizer):
+        if is_outermost(optimizer):
             self._listener.after_update(optimizer)
 
     def _wrap_backward(self, apart: Callable[[Any], Any]) -> Callable[[], None]:
@@ -175,7 +175,7 @@ def _members(optimizer: Any) -> Iterator[torch.Tensor]:
         yield from group["params"]
 
 
-def _is_outermost(optimizer: Any) -> bool:
+def is_outermost(optimizer: Any) -> bool:
     """Whether this is not a step inside the optimizer's own step, as where a subclass calls `super().step()`.
 
     Read off the call stack: a count would go wrong where a step raises and its caller goes on.

@@ -198,7 +198,7 @@ class Recorder(AbstractContextManager["Recorder"]):
                 for _, _, tensor, name, _ in self._subjects.slots(optimizer):
                     self._gradient(name, tensor, part)
                 self._updates[place] = self._updates.get(place, 0) + 1
-                if not _was_skipped(optimizer):
+                if not sampling.was_skipped(optimizer):
                     self._applied[place] = self._applied.get(place, 0) + 1
 
     def forward(self, module: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -240,9 +240,3 @@ class Recorder(AbstractContextManager["Recorder"]):
     @staticmethod
     def _part(count: int) -> int:
         return min(count, MAX_PARTS - 1)
-
-
-def _was_skipped(optimizer: Any) -> bool:
-    """Whether a fused optimizer was called by a gradient scaler that found an overflow: it then changes nothing."""
-    found = getattr(optimizer, "found_inf", None)
-    return isinstance(found, torch.Tensor) and bool(found.any())

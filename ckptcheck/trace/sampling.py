@@ -11,7 +11,8 @@ import torch
 from ckptcheck.state.flags import flags
 from ckptcheck.state.training_state import unnamed
 from ckptcheck.state.tree import flatten, is_plain
-from ckptcheck.trace.items import Item
+from ckptcheck.trace.items import Item, Sample
+from ckptcheck.trace.measuring import plain
 from ckptcheck.trace.subjects import Subjects
 
 Leaves: TypeAlias = Iterator[tuple[Item, Any]]
@@ -125,3 +126,14 @@ def modes(subjects: Subjects) -> Leaves:
     yield Item("structure", "ties"), json.dumps({name: list(more) for name, more in names.aliases.items()})
     yield Item("structure", "eval"), json.dumps([name for name, one in names.modules.items() if not one.training])
     yield Item("structure", "flags"), json.dumps(flags())
+
+
+def was_skipped(optimizer: Any) -> bool:
+    """Whether a fused optimizer was called by a gradient scaler that found an overflow: it then changes nothing."""
+    found = getattr(optimizer, "found_inf", None)
+    return isinstance(found, torch.Tensor) and bool(found.any())
+
+
+def updates(count: int) -> Sample:
+    """A sample of how many updates an optimizer has applied in a step."""
+    return plain(count)

@@ -57,7 +57,7 @@ def from_run(run: Any) -> Subjects:
             "ema": as_list(run.ema),
             "data": as_list(run.data),
         }
-        named = {kind: _prefixed(objects) for kind, objects in parts.items() if objects}
+        named = {kind: prefixed(objects) for kind, objects in parts.items() if objects}
         return {**named, **({"extra": dict(run.extra)} if run.extra else {})}
 
     return Subjects(lambda: run.model, lambda: as_list(run.optimizer), sections)
@@ -70,5 +70,5 @@ def as_list(one_or_many: Any) -> list[Any]:
     return list(one_or_many) if isinstance(one_or_many, list | tuple) else [one_or_many]
 
 
-def _prefixed(objects: list[Any]) -> dict[str, Any]:
+def prefixed(objects: list[Any]) -> dict[str, Any]:
     return {"": objects[0]} if len(objects) == 1 else {f"[{place}]": one for place, one in enumerate(objects)}

@@ -1,0 +1,36 @@
+"""How a recorded command ended, and what it left."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ckptcheck.trace.file import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One run of a command.
+
+    Attributes:
+        name: "reference", "repeat", "resumed", "interrupted", "recording".
+        words: the command as it was started.
+        status: "ended" (exit code 0), "stopped" (by us, after the last step asked for), "failed" (another exit code),
+            "died" (by a signal that was not ours), "hung" (no progress for the time limit).
+        exit_code: as the shell gives it, 128 + n for signal n.
+        error: "" where it ended or was stopped, else what happened, in one line.
+        last_lines: the end of what it printed; "" where that went to the user's own terminal.
+        total_s: its life, in seconds.
+        output: its output folder, or its copy of the working folder; None where it has none of its own.
+        traces: one for each process that trained, ascending by rank; they are open.
+        notes: what the processes said of their recording: errors of the recorder, what it cannot see.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    status: str
+    exit_code: int
+    error: str = ""
+    last_lines: str = ""
+    total_s: float = 0.0
+    output: Path | None = None
+    traces: tuple[Trace, ...] = ()
+    notes: tuple[str, ...] = ()

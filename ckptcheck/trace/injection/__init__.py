@@ -1,0 +1,1 @@
+"""How the recorder gets into the processes of a script: through the environment, before its first line."""
