@@ -1,0 +1,148 @@
+"""Where a recorded process and its parent meet: through files in a folder, since a launcher may stand between them.
+
+What the processes write, each file by one process, whole at once:
+  step.RANK.PID     the last step done, as text; renewed in place, so that the parent sees progress
+  waiting.RANK.PID  {"rank", "world_size", "step"}: waits until the parent has copied the output folder
+  stopped.RANK.PID  the same: has done the last step asked for, and waits to be ended
+  signal.RANK.PID   the same: waits for a signal
+  changes.PID       a line of JSON a step after which something in the output folder had changed: {"step", "paths"}
+What the parent writes: `alive`, locked while it lives; `copied` and `signalled`, after which they go on.
+"""
+
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from ckptcheck.trace.script.orders import Orders
+from ckptcheck.trace.script.rank import rank_and_world
+
+ALIVE: Final = "alive"
+COPIED: Final = "copied"
+SIGNALLED: Final = "signalled"
+LOOK_S: Final = 0.01
+"""How often a waiting process looks whether it may go on."""
+MAX_PATHS: Final = 200
+"""Changed paths that are noted of one step."""
+MAX_FILES: Final = 100_000
+"""Files of an output folder that are looked at."""
+
+
+class Rendezvous:
+    """Tells the parent of steps, and waits where it asked to.
+
+    Raises nothing of its own. What a signal handler of the script raises while it waits is the script's own and passes
+    through: call it where nothing catches that.
+    """
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._control = orders.control
+        self._process = os.getpid()
+        self._progress: int | None = None
+        self._seen: dict[str, tuple[int, int, int]] | None = None
+        if orders.output is not None and orders.control is not None:
+            self._seen = _listing(orders.output)
+
+    def waits_after(self, step: int) -> bool:
+        """Whether `step_done` will wait for this step: what was recorded has to be on disk before."""
+        orders = self._orders
+        holds = orders.hold and orders.last_step is not None and step >= orders.last_step
+        return self._control is not None and (step == orders.pause_after or holds)
+
+    def step_done(self, step: int) -> None:
+        """Step `step` is done, and the next one is about to update: call it once for each step, ascending."""
+        if self._control is None or os.getpid() != self._process:
+            return
+        orders = self._orders
+        self._tell_step(step)
+        self._tell_changes(step)
+        if step == orders.pause_after:
+            self._meet("waiting", step, COPIED)
+        if orders.hold and orders.last_step is not None and step >= orders.last_step:
+            self._meet("stopped", step, "")
+
+    def window_begins(self, steps_done: int) -> None:
+        """A first forward pass begins after so many steps: where a signal asked for is waited for."""
+        orders = self._orders
+        if self._control is None or orders.signal_after is None or os.getpid() != self._process:
+            return
+        if steps_done == orders.signal_after[1] and rank_and_world()[0] == 0:
+            self._meet("signal", steps_done, SIGNALLED)
+
+    def _tell_step(self, step: int) -> None:
+        assert self._control is not None
+        try:
+            if self._progress is None:
+                path = self._control / self._name("step")
+                self._progress = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            os.pwrite(self._progress, f"{step:<20d}".encode(), 0)
+        except OSError:
+            pass  # progress that is not told is a shorter time limit, no broken training
+
+    def _tell_changes(self, step: int) -> None:
+        output = self._orders.output
+        if self._seen is None or output is None or self._control is None or rank_and_world()[0] != 0:
+            return
+        now = _listing(output)
+        changed = [path for path, facts in now.items() if self._seen.get(path) != facts]
+        self._seen = now
+        if changed:
+            line = json.dumps({"step": step, "paths": changed[:MAX_PATHS]})
+            try:
+                with (self._control / f"changes.{self._process}").open("a") as file:
+                    file.write(line + "\n")
+            except OSError:
+                pass
+
+    def _name(self, what: str) -> str:
+        return f"{what}.{rank_and_world()[0]}.{self._process}"
+
+    def _meet(self, what: str, step: int, until: str) -> None:
+        """Tell the parent, and wait until the file `until` is there, or the parent has gone."""
+        assert self._control is not None
+        rank, world_size = rank_and_world()
+        path = self._control / self._name(what)
+        if path.exists():  # each meeting happens once
+            return
+        try:
+            partial = path.with_name(f".{path.name}")
+            partial.write_text(json.dumps({"rank": rank, "world_size": world_size, "step": step}))
+            partial.replace(path)
+        except OSError:
+            return
+        while is_alive(self._control) and not (until and (self._control / until).exists()):
+            time.sleep(LOOK_S)
+
+
+def is_alive(control: Path) -> bool:
+    """Whether the parent lives: it holds a lock, which the system takes away with the process."""
+    try:
+        with (control / ALIVE).open("r") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _listing(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """(inode, size, time of the last change in ns) by path, of every file below a folder; links are not followed."""
+    found: dict[str, tuple[int, int, int]] = {}
+    pending = [str(folder)]
+    while pending and len(found) < MAX_FILES:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                        continue
+                    status = entry.stat(follow_symlinks=False)
+                    name = os.path.relpath(entry.path, folder)
+                    found[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+        except OSError:
+            continue  # what the script removes while we look
+    return found
