@@ -198,6 +198,8 @@ KEYS: Final[Mapping[str, Check]] = {
 """Every key, with what it takes."""
 VERIFY: Final[Mapping[str, Check]] = {
     "target": _text,
+    "run": _text,
+    "resume": _text,
     "steps": _from(2),
     "resume-at": _steps,
     "device": _text,

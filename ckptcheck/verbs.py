@@ -15,54 +15,45 @@ NO_TOLERANCES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType({})
 
 
 def verify(
-    target: str,
-    *,
-    steps: int = 20,
-    resume_at: Sequence[int] = (),
-    device: str = "cpu",
-    resume_device: str | None = None,
-    quick: bool = False,
-    policy: str = "exact",
-    deterministic: bool = False,
-    repeats: int = 1,
-    rtol: float = 0.0,
-    atol: float = 0.0,
-    freeze: Mapping[str, str] = NOTHING,
-    timeout_s: float = 600.0,
-    seed: int = 0,
-    jobs: int | None = None,
-    select: Sequence[str] = ("CK",),
-    ignore: Sequence[str] = (),
-    require: Sequence[str] = (),
+    target: str | None = None, *, run: str | None = None, resume: str | None = None,
+    steps: int | None = None, resume_at: Sequence[int] = (), interrupt: str | None = None,
+    device: str = "cpu", resume_device: str | None = None, seed: int = 0, deterministic: bool = False,
+    folder: Path | str | None = None, share: Sequence[str] = (), env: Mapping[str, str] = NOTHING, online: bool = False,
+    every: int = 1, only: Sequence[str] = (), grads: bool = True, digest: str | None = None,
+    quick: bool = False, repeats: int = 1, policy: str = "exact", rtol: float = 0.0, atol: float = 0.0,
+    freeze: Mapping[str, str] = NOTHING, timeout_s: float = 600.0, jobs: int | None = None,
+    select: Sequence[str] = ("CK",), ignore: Sequence[str] = (), require: Sequence[str] = (),
     progress: Progress | None = None,
-) -> Result:
-    """Whether `target`, stopped after each of `resume_at` and resumed in a fresh process, goes on exactly.
+) -> Result:  # fmt: skip
+    """Whether a training, stopped and resumed in a fresh process, goes on exactly.
 
-    `steps` and `resume_at` count steps from 1; `timeout_s` is how long a run may go without progress; `jobs` how many
-    processes run side by side. `policy` is "exact" or "state-exact". Raises UsageError for values out of range,
-    TargetError for a target that cannot be used, RunFailedError where the uninterrupted run does not end.
+    What is tested is a `target`, or two commands: `run` trains from the start, `resume` goes on from a copy of its
+    output folder, `{dir}`. `steps` and `resume_at` count steps from 1: a target makes 20 unless told, a script comes to
+    its own end; commands are resumed after one step, which is one that saved something unless told. `timeout_s` is how
+    long a run may go without progress; `jobs` how many processes run side by side. `policy` is "exact" or
+    "state-exact".
+
+    For a target only: `device`, `resume_device`, `seed`, `deterministic`. For commands only: `interrupt`, such as
+    "TERM@7", ends the run that is resumed by a signal after a step; `folder` is where they work, `share` are globs of
+    what its copies link to, `env` is set beside the present environment; trackers are put offline unless `online`;
+    every n-th step is recorded, `only` what matches these globs, gradients unless `grads` is False, by this `digest`.
+
+    Raises UsageError for values out of range and options that do not go together, TargetError for a target that cannot
+    be used, RunFailedError where the uninterrupted run does not end or trains no step.
     """
-    from ckptcheck.experiment.target import split_target
-    from ckptcheck.verdict.asking import check_freeze, check_points, check_policy
+    from ckptcheck.verdict.asking import Commands, Question, Target, check_freeze, check_policy
+    from ckptcheck.verdict.verifying import verified
 
-    # A wrong word is refused before anything heavy is imported.
-    points, wanted, contracts = check_points(steps, resume_at), check_policy(policy, rtol, atol), check_freeze(freeze)
-    split_target(target)
-
-    from ckptcheck.experiment.plan import Settings
-    from ckptcheck.verdict.verification import Question, verification
-
-    settings = Settings(target, steps, points, device, resume_device, seed, deterministic, timeout_s, jobs)
+    asked, contracts = check_policy(policy, rtol, atol), check_freeze(freeze)
     question = Question(
-        quick=quick,
-        repeats=max(1, repeats),
-        policy=wanted,
-        freeze=contracts,
-        select=tuple(select),
-        ignore=tuple(ignore),
-        require=tuple(require),
-    )
-    return verification(settings, question, progress)
+        quick, max(1, repeats), asked, contracts, tuple(select), tuple(ignore), tuple(require)
+    )  # fmt: skip
+    commands = Commands(run, resume, steps, tuple(resume_at), interrupt, folder, tuple(share), dict(env), online, every,
+                        tuple(only), grads, digest, timeout_s, jobs)  # fmt: skip
+    return verified(
+        Target(target, steps, tuple(resume_at), device, resume_device, seed, deterministic, timeout_s, jobs),
+        commands, question, progress,
+    )  # fmt: skip
 
 
 def save(

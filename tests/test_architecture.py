@@ -86,7 +86,21 @@ def test_what_must_be_quick_imports_nothing_heavy(code):
 
 def test_every_room_is_a_package():
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
-    assert {folder.name for folder in folders if not (folder / "__init__.py").is_file()} == set()
+    strangers = {str(one.relative_to(PACKAGE)) for one in folders if not (one / "__init__.py").is_file()}
+    assert strangers == {"trace/injection/site"}  # stands on the path of a script, and must hold one file
+
+
+def test_what_runs_in_a_script_needs_only_the_standard_library_and_torch(graph):
+    reached = graph.find_upstream_modules("ckptcheck.trace.script.start")
+    tops = {module.split(".")[0] for module in reached}
+    assert tops - sys.stdlib_module_names == {"ckptcheck", "torch", "xxhash"}
+    users = {
+        (module, top)
+        for module in reached
+        for top in ("xxhash",)
+        if graph.direct_import_exists(importer=module, imported=top)
+    }
+    assert users <= LAZY
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))

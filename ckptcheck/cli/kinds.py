@@ -125,3 +125,18 @@ class Amount(click.FloatRange):
         if not math.isfinite(amount):
             self.fail(f"{value} is not a finite number", param, ctx)
         return amount
+
+
+def interruption(value: str) -> str:
+    """Check SIGNAL@STEP, such as TERM@7. BadParameter for anything else."""
+    if not re.fullmatch(r"\w+@[1-9]\d*", value):
+        raise click.BadParameter(f"{value!r} is not SIGNAL@STEP, such as TERM@7")
+    return value
+
+
+def setting(value: str) -> tuple[str, str]:
+    """Read NAME=VALUE, split at the first equals sign. BadParameter for what names no variable."""
+    name, equals, text = value.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{value!r} is not NAME=VALUE, such as OMP_NUM_THREADS=1")
+    return name, text

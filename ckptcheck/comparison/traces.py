@@ -1,50 +1,21 @@
 """Two traces compared step by step and stage by stage, by name; memory does not grow with tensors x steps read."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
-from ckptcheck.comparison.groups import match_groups, parse_groups
+from ckptcheck.comparison.trace_pairs import FLAGS, UNMATCHED, Difference, TracePair
 from ckptcheck.errors import TraceError
 from ckptcheck.finding import Compared
-from ckptcheck.state.stages import STAGE_ORDER
-from ckptcheck.trace.file import Trace
-from ckptcheck.trace.items import END, STEP, Item, Sample
+from ckptcheck.trace.items import END, STEP, Item
+from ckptcheck.trace.reading import Trace
+
+__all__ = ["FLAGS", "UNMATCHED", "Difference", "TraceDiff", "compare_traces"]
 
 WHOLE_STEPS: Final = 2
 """Differing steps of which every difference is kept."""
 KEPT_A_KIND: Final = 64
 """Differences of one kind of tensor that are kept of each later step."""
-MANY: Final = frozenset({"param", "grad", "state", "buffer", "ema"})
-"""Kinds of which a model has very many."""
-UNMATCHED: Final = 1000
-"""Added to the number of a right group that has no partner on the left."""
-FLAGS: Final = frozenset({"foreach", "fused", "capturable", "differentiable"})
-"""Hyperparameters that choose an implementation: what they lead to is compared, not they themselves."""
-
-
-class Difference(NamedTuple):
-    """One item that differs at one step; a side is None where it has no such item.
-
-    `item` is named as on the left, or as on the right where only that side has it. The value of a structure is its
-    whole JSON text.
-    """
-
-    step: int
-    item: Item
-    left: Sample | None
-    right: Sample | None
-
-    @property
-    def stage(self) -> str:
-        """The stage that the item belongs to."""
-        return self.item.stage
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Sorts by time: step, then causal order of stages."""
-        return self.step, STAGE_ORDER[self.stage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +65,6 @@ class TraceDiff:
         return first
 
 
-@dataclass(slots=True)
-class _Count:
-    parameters: set[str] = field(default_factory=set)
-    state: set[tuple[int, str, str]] = field(default_factory=set)
-    nbytes: int = 0
-
-    def add(self, item: Item, sample: Sample) -> None:
-        if item.kind == "param":
-            self.parameters.add(item.name)
-        elif item.kind == "state" and sample.spec is not None:
-            self.state.add((item.optimizer, item.name, item.key))
-        if sample.spec is not None:
-            self.nbytes += sample.spec.nbytes
-
-
 def compare_traces(
     left: Trace, right: Trace, first: int | None = None, last: int | None = None, *, every: bool = False
 ) -> TraceDiff:
@@ -126,22 +82,22 @@ def compare_traces(
     first = first if first is not None else max(left.steps[:1] + right.steps[:1], default=1)
     last = last if last is not None else min(left.steps[-1:] + right.steps[-1:], default=0)
     spans = [{step for step in trace.steps if first <= step <= last} for trace in (left, right)]
-    count = _Count()
     steps = tuple(sorted(spans[0] & spans[1]))
+    pair = TracePair(left, right)
     differences: list[Difference] = []
     differing_steps = left_out = 0
     for step in steps:
-        found = _compare_step(left, right, step, count)
-        kept = found if every or differing_steps < WHOLE_STEPS else _bounded(found)
-        differences += kept
+        whole = every or differing_steps < WHOLE_STEPS
+        found, beyond = pair.differences(step, None if whole else KEPT_A_KIND)
+        differences += found
         differing_steps += bool(found)
-        left_out += len(found) - len(kept)
+        left_out += beyond
     reseeded = _reseeded(left, right, steps, differences)
     differences = [one for one in differences if (one.step, one.item) not in reseeded]
     set_anew = {item.name for step, item in reseeded if step == steps[0]}
     return TraceDiff(
         steps=steps,
-        compared=Compared(len(steps), len(count.parameters), len(count.state), count.nbytes),
+        compared=pair.compared(len(steps)),
         differences=tuple(differences),
         drawn=frozenset((_drawn(left, steps) | _drawn(right, steps)) - set_anew),
         left_only=tuple(sorted(spans[0] - spans[1])),
@@ -173,91 +129,6 @@ def _reseeded(
 def _after(trace: Trace, step: int) -> tuple[int, str]:
     """The moment at which the generators are as a step has left them."""
     return (step + 1, STEP) if (step + 1, STEP) in trace.moments else (step, END)
-
-
-def _bounded(found: list[Difference]) -> list[Difference]:
-    # 20,000 tensors that differ over 1,000 steps would fill the memory, and say no more than the first few.
-    seen: Counter[str] = Counter()
-    kept = []
-    for one in found:
-        seen[one.item.kind] += 1
-        if one.item.kind not in MANY or seen[one.item.kind] <= KEPT_A_KIND:
-            kept.append(one)
-    return kept
-
-
-def _compare_step(left: Trace, right: Trace, step: int, count: _Count) -> list[Difference]:
-    lefts, rights = left.samples(step, STEP), right.samples(step, STEP)
-    structure = Item("structure", "groups")
-    texts = [side.text(samples[structure].digest) if structure in samples else None
-             for side, samples in ((left, lefts), (right, rights))]  # fmt: skip
-    if texts[0] != texts[1]:
-        rights, same = _regrouped(rights, texts)
-        if same:  # the same groups in another order are no difference: everything is compared by name
-            rights.pop(structure, None)
-            lefts.pop(structure, None)
-    members = _members(texts)
-    found = [
-        _with_texts(one, left, right)
-        for one in _unlike(step, lefts, rights, count)
-        if not _without_meaning(one, members)
-    ]
-    # Who is in which group comes before the values of the groups.
-    return sorted(found, key=lambda one: (one.order, one.item.part, one.item.kind != "structure", one.item))
-
-
-def _unlike(step: int, lefts: dict[Item, Sample], rights: dict[Item, Sample], count: _Count) -> Iterator[Difference]:
-    for item, sample in lefts.items():
-        other = rights.get(item)
-        if other is None:
-            yield Difference(step, item, sample, None)
-            continue
-        count.add(item, sample)
-        if not sample.same_as(other):
-            yield Difference(step, item, sample, other)
-    for item, sample in rights.items():
-        if item not in lefts:
-            yield Difference(step, item, None, sample)
-
-
-def _members(texts: list[str | None]) -> frozenset[str | None]:
-    """Everyone who is in a param group on either side; empty where there is no optimizer."""
-    return frozenset(
-        name for text in texts for optimizer in parse_groups(text) for group in optimizer for name in group
-    )
-
-
-def _with_texts(one: Difference, left: Trace, right: Trace) -> Difference:
-    """A structure with its text, which stands apart in a trace, as its value."""
-    if one.item.kind != "structure":
-        return one
-    pair = [
-        sample._replace(value=trace.text(sample.digest)) if sample is not None else None
-        for sample, trace in ((one.left, left), (one.right, right))
-    ]
-    return one._replace(left=pair[0], right=pair[1])
-
-
-def _without_meaning(one: Difference, members: frozenset[str | None]) -> bool:
-    kind = one.item.kind
-    if kind == "rng":  # numpy may be imported by one side only, and a GPU be there on one side only
-        return one.left is None or one.right is None
-    if kind == "grad":  # no update reads it: it piles up from the start of the process
-        return bool(members) and one.item.name not in members
-    return kind == "hyper" and one.item.key in FLAGS
-
-
-def _regrouped(samples: dict[Item, Sample], texts: list[str | None]) -> tuple[dict[Item, Sample], bool]:
-    """The right side's samples with its groups numbered as the left's, and whether all groups have a partner."""
-    lefts, rights = parse_groups(texts[0]), parse_groups(texts[1])
-    matches = [match_groups(one, other) for one, other in zip(lefts, rights, strict=False)]
-    renamed = {}
-    for item, sample in samples.items():
-        named = item
-        if item.kind == "hyper" and item.optimizer < len(matches):
-            named = item._replace(group=matches[item.optimizer].left_of.get(item.group, item.group + UNMATCHED))
-        renamed[named] = sample
-    return renamed, len(lefts) == len(rights) and all(match.same_members for match in matches)
 
 
 def _drawn(trace: Trace, steps: tuple[int, ...]) -> set[str]:

@@ -1,21 +1,20 @@
 """The worker's side of recording: a recorder on the run's objects, and the capture of tensors for a second pass."""
 
-import json
 import os
 import platform
 import sys
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from ckptcheck.experiment.job import Job
 from ckptcheck.experiment.run import Run
 from ckptcheck.state.flags import flags
-from ckptcheck.state.tensor_bytes import default_algorithm, row_major_bytes, spec_of
+from ckptcheck.state.tensor_bytes import default_algorithm
+from ckptcheck.trace.capture import Capture
 from ckptcheck.trace.file import TraceWriter
-from ckptcheck.trace.items import Item
 from ckptcheck.trace.recorder import Recorder
 from ckptcheck.trace.subjects import from_run
 
@@ -26,7 +25,7 @@ class Recording(AbstractContextManager["Recording"]):
     def __init__(self, job: Job, run: Run, captured: Any) -> None:
         assert job.trace is not None
         self._captured = captured
-        self._capture = Capture(job) if job.capture else None
+        self._capture = Capture(job.capture, job.wanted) if job.capture and job.wanted else None
         algorithm = job.digest or default_algorithm({job.device.split(":")[0]})
         self.facts = environment(job)
         header = {"run": job.name, "digest": algorithm, "rank": 0, "world_size": 1, "pid": os.getpid(), **self.facts}
@@ -82,43 +81,6 @@ class Recording(AbstractContextManager["Recording"]):
     def _hand_over(self, step: int, moment: str) -> None:
         if self._capture and self._capture.close(step, moment):
             self._captured(step, moment)
-
-
-class Capture:
-    """Writes the bytes of wanted tensors, one file a moment with an index beside it. Keeps no tensor."""
-
-    def __init__(self, job: Job) -> None:
-        assert job.capture is not None and job.wanted is not None
-        self._folder = job.capture
-        self._folder.mkdir(parents=True, exist_ok=True)
-        wanted = json.loads(job.wanted.read_text())
-        self._wanted: dict[tuple[int, str], set[Item]] = {
-            (one["step"], one["moment"]): {Item(*item) for item in one["items"]} for one in wanted
-        }
-        self._file: IO[bytes] | None = None
-        self._index: dict[Item, dict[str, Any]] = {}
-
-    def take(self, step: int, moment: str, item: Item, tensor: torch.Tensor) -> None:
-        """Write the tensor if it is wanted. A later sample of the same item in the same moment wins."""
-        if item not in self._wanted.get((step, moment), ()):
-            return
-        if self._file is None:
-            self._file = open(self._folder / f"{step}-{moment}.bin", "wb")  # noqa: SIM115
-        spec = spec_of(tensor)
-        self._index[item] = {"dtype": spec.dtype, "shape": spec.shape, "offset": self._file.tell()}
-        self._file.write(row_major_bytes(tensor))
-
-    def close(self, step: int, moment: str) -> bool:
-        """End the moment; True where anything of it was wanted, and the index is then on disk."""
-        if (step, moment) not in self._wanted:
-            return False
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        rows = [{"item": list(item), **place} for item, place in self._index.items()]
-        (self._folder / f"{step}-{moment}.json").write_text(json.dumps(rows))
-        self._index = {}
-        return True
 
 
 def environment(job: Job) -> dict[str, Any]:

@@ -18,6 +18,7 @@ _SEEDS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 _STRIDE: Final = 0x632BE59BD9B4E019
 
 _coefficients: dict[torch.device, torch.Tensor] = {}
+_powers: dict[torch.device, torch.Tensor] = {}
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
@@ -133,37 +134,60 @@ def linear_digest(tensor: torch.Tensor) -> bytes:
 
 
 def _linear_digest(parts: list[torch.Tensor]) -> bytes:
-    sums = [0, 0]
-    for part in parts:
-        for key, value in enumerate(_linear_sums(part)):
-            sums[key] = (sums[key] * 3 + value) & _MASK
-    return b"".join(value.to_bytes(8, "little") for value in sums)
+    return sums_to_digest(linear_sums(parts).tolist())
 
 
-def _linear_sums(tensor: torch.Tensor) -> list[int]:
+def sums_to_digest(sums: list[int]) -> bytes:
+    """The 16 bytes of the linear digest from its two signed sums."""
+    return b"".join((value & _MASK).to_bytes(8, "little") for value in sums)
+
+
+def linear_sums(parts: list[torch.Tensor]) -> torch.Tensor:
+    """The two sums of the linear digest of components, of shape (2,), int64, on their device, which is not waited for.
+
+    `components` says what they are: there is one at least.
+    """
+    sums = _sums_of(parts[0])
+    for part in parts[1:]:
+        sums = sums * 3 + _sums_of(part).to(sums.device)
+    return sums
+
+
+def _sums_of(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.numel():
-        return [0, 0]
+        return torch.zeros(2, dtype=torch.int64, device=tensor.device)
     flat = tensor.contiguous().reshape(-1)
     width = {1: torch.int8, 2: torch.int16}.get(flat.element_size(), torch.int32)
     flat = flat.view(width)
     table = _table(flat.device)
     totals = []
     whole = flat.numel() // _BLOCK * _BLOCK
-    for start in range(0, whole, _BLOCK * 64):
-        rows = flat[start : min(start + _BLOCK * 64, whole)].view(-1, _BLOCK).to(torch.int64)
+    # Scratch memory that stays in a processor's cache; a device gets much to do at once.
+    rows_at_once = _BLOCK * (2 if flat.device.type == "cpu" else 64)
+    for start in range(0, whole, rows_at_once):
+        rows = flat[start : min(start + rows_at_once, whole)].view(-1, _BLOCK).to(torch.int64)
         totals.append(torch.stack([(rows * table[key]).sum(1) for key in (0, 1)]))
     if whole < flat.numel():
         rest = flat[whole:].to(torch.int64)
         totals.append((rest * table[:, : rest.numel()]).sum(1, keepdim=True))
-    return [_fold(blocks, _SEEDS[key]) for key, blocks in enumerate(torch.cat(totals, 1).tolist())]
+    blocks = torch.cat(totals, 1) if len(totals) > 1 else totals[0]
+    if blocks.shape[1] == 1:
+        return blocks[:, 0]
+    return (blocks * _ratios(blocks.device, blocks.shape[1])).sum(1)
 
 
-def _fold(blocks: list[int], ratio: int) -> int:
-    total, factor = 0, 1
-    for block in blocks:
-        total = (total + block * factor) & _MASK
-        factor = (factor * ratio) & _MASK
-    return total
+def _ratios(device: torch.device, count: int) -> torch.Tensor:
+    """The factors of `count` blocks, of shape (2, count): powers of the seeds modulo 2**64."""
+    known = _powers.get(device)
+    if known is None or known.shape[1] < count:
+        rows = []
+        for seed in _SEEDS:
+            row = [1]
+            while len(row) < 2 * count:
+                row.append((row[-1] * seed) & _MASK)
+            rows.append([_as_signed(value) for value in row])
+        known = _powers[device] = torch.tensor(rows, dtype=torch.int64, device="cpu").to(device)
+    return known[:, :count]
 
 
 def _table(device: torch.device) -> torch.Tensor:

@@ -6,9 +6,10 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ckptcheck.errors import OutputError
 from ckptcheck.state.tensor import TensorSpec
@@ -17,6 +18,9 @@ from ckptcheck.trace.reading import Trace, open_traces
 from ckptcheck.trace.schema import APPLICATION_ID, MAX_TEXT, SCHEMA, SUFFIX, VERSION
 
 __all__ = ["MAX_TEXT", "SUFFIX", "VERSION", "Trace", "TraceWriter", "open_traces", "trace_file"]
+
+_ROWS_AT_ONCE: Final = 100
+"""Rows of one statement: within the least number of values (999) that SQLite takes."""
 
 
 class TraceWriter:
@@ -29,6 +33,8 @@ class TraceWriter:
         self._path = path
         self._process = os.getpid()
         self._ids: dict[tuple[Item, TensorSpec | None], int] = {}
+        self._latest: dict[Item, tuple[TensorSpec | None, int]] = {}
+        self._texts: set[bytes | None] = set()
         self._moments = 0
         with self._trouble():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,17 +67,27 @@ class TraceWriter:
             with self._trouble():
                 self._base.execute("BEGIN")
                 self._base.execute("INSERT INTO steps VALUES (?, ?, ?)", (self._moments, step, moment))
-                rows = [self._row(item, sample) for item, sample in dict(samples).items()]
-                self._base.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)", rows)
+                self._insert([self._row(item, sample) for item, sample in dict(samples).items()])
                 self._base.execute("COMMIT")
         except BaseException:
             self._take_back(known)
             raise
         self._moments += 1
 
+    def _insert(self, rows: list[tuple[Any, ...]]) -> None:
+        # Rows that come in their order fill the pages of the file; and python's lock is let go of once for all rows
+        # of a statement, where another thread, which trains, would have to wait for it again and again.
+        rows.sort(key=itemgetter(1))
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[start : start + _ROWS_AT_ONCE]
+            places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+            self._base.execute(f"INSERT INTO records VALUES {places}", list(chain.from_iterable(some)))
+
     def _take_back(self, known: int) -> None:
         """Undo a moment that was not written whole, so that a next one can be written."""
         self._ids = dict(islice(self._ids.items(), known))
+        self._latest.clear()
+        self._texts.clear()
         if self._base.in_transaction:
             with suppress(sqlite3.Error):
                 self._base.execute("ROLLBACK")
@@ -79,14 +95,18 @@ class TraceWriter:
     def _row(self, item: Item, sample: Sample) -> tuple[Any, ...]:
         value: Any = sample.value
         if item.kind == "structure":
-            self._base.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (sample.digest, value))
+            if sample.digest not in self._texts:
+                self._base.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (sample.digest, value))
+                self._texts.add(sample.digest)
             value = None
         elif isinstance(value, str):
             value = _valid(value[:MAX_TEXT])
         elif isinstance(value, bool):
             value = bytes([value])
-        what = self._id(item, sample.spec)
-        return self._moments, what, sample.digest, sample.presence, _storable(sample.norm), _storable(value)
+        latest = self._latest.get(item)
+        if latest is None or latest[0] is not sample.spec:
+            latest = self._latest[item] = (sample.spec, self._id(item, sample.spec))
+        return self._moments, latest[1], sample.digest, sample.presence, _storable(sample.norm), _storable(value)
 
     def _id(self, item: Item, spec: TensorSpec | None) -> int:
         known = self._ids.get((item, spec))

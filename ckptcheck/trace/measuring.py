@@ -1,6 +1,7 @@
 """From a live tensor or value to a sample. Draws no random number and keeps no tensor."""
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -8,16 +9,17 @@ import torch
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor, peek_interpreter_stack
 from torch.nn.parameter import is_lazy
 
-from ckptcheck.state.digest import plain_digest
+from ckptcheck.state.digest import LINEAR_128, plain_digest
 from ckptcheck.state.tensor import TensorSpec
-from ckptcheck.state.tensor_bytes import components, parts_digester, spec_of
-from ckptcheck.state.training_state import Scalar
+from ckptcheck.state.tensor_bytes import components, is_dense, parts_digester, spec_of
 from ckptcheck.state.tree import canonical
 from ckptcheck.trace.items import NONE, NONZERO, ZERO, Sample
+from ckptcheck.trace.staging import Making, Transfer, calculable, make, norms_of, number
 
-_AS_IT_IS: Final = frozenset({torch.float64, torch.float32, torch.complex64, torch.complex128})
 UNINITIALISED: Final = "<uninitialised>"
 """The value of a parameter or buffer that a lazy module has yet to shape."""
+_TOGETHER: Final = frozenset({torch.float32, torch.float64})
+"""Dtypes of which many norms are taken in one call of torch."""
 
 
 class Measurer:
@@ -49,16 +51,52 @@ class Measurer:
         if gradient.is_meta:
             return self.tensor(gradient)._replace(presence=ZERO)
         parts = components(gradient)
-        sample = self._sample(gradient, parts)
-        size = sample.norm if sample.norm is not None else sample.value
-        # The squares of tiny values underflow in the norm, so a zero norm is not yet a zero gradient.
-        sized = isinstance(size, int | float) and size != 0
-        return sample._replace(presence=NONZERO if sized or bool(_calculable(parts[-1]).any()) else ZERO)
+        return _with_presence(self._sample(gradient, parts), parts[-1])
+
+    def digest(self, tensor: torch.Tensor) -> bytes:
+        """The digest alone."""
+        return self._digest(components(tensor))
+
+    def tensors(self, tensors: Sequence[torch.Tensor], *, gradients: bool = False) -> list[Sample]:
+        """As `tensor`, or as `gradient`, of each; cheaper than one by one."""
+        if self.algorithm == LINEAR_128:
+            return self._by_transfer(tensors, gradients=gradients)
+        samples: list[Sample | None] = [None] * len(tensors)
+        normed: list[tuple[int, torch.Tensor]] = []
+        single: list[tuple[int, torch.Tensor]] = []
+        for place, tensor in enumerate(tensors):
+            if tensor.dtype in _TOGETHER and tensor.device.type == "cpu" and is_dense(tensor) and not is_lazy(tensor):
+                (single if tensor.numel() == 1 else normed).append((place, tensor.detach().resolve_neg()))
+            else:
+                samples[place] = self.gradient(tensor) if gradients else self.tensor(tensor)
+        for (place, tensor), norm in zip(normed, _numbers(_norms(normed)), strict=True):
+            sample = Sample(self._spec(tensor), self._digest([tensor]), norm=norm)
+            samples[place] = _with_presence(sample, tensor) if gradients else sample
+        for (place, tensor), value in zip(single, _numbers([one.reshape(()) for _, one in single]), strict=True):
+            sample = Sample(self._spec(tensor), self._digest([tensor]), value=value)
+            samples[place] = _with_presence(sample, tensor) if gradients else sample
+        return [sample for sample in samples if sample is not None]
+
+    def make(self, tensor: torch.Tensor, *, gradient: bool = False) -> Making | None:
+        """Begin a sample of a tensor where it is, for a `Transfer`; None for what is no matter of a device."""
+        if is_lazy(tensor) or tensor.is_meta or self.algorithm != LINEAR_128:
+            return None
+        parts = components(tensor)
+        return make(self._spec(tensor), parts, gradient=gradient, norm=not tensor.is_quantized)
+
+    def _by_transfer(self, tensors: Sequence[torch.Tensor], *, gradients: bool) -> list[Sample]:
+        makings = [self.make(tensor, gradient=gradients) for tensor in tensors]
+        made = iter(Transfer([making for making in makings if making is not None]).samples())
+        one_by_one = self.gradient if gradients else self.tensor
+        return [
+            next(made) if making is not None else one_by_one(tensor)
+            for tensor, making in zip(tensors, makings, strict=True)
+        ]
 
     def _sample(self, tensor: torch.Tensor, parts: list[torch.Tensor]) -> Sample:
         spec, digest = self._spec(tensor), self._digest(parts)
         if len(parts) == 1 and parts[0].numel() == 1:
-            return Sample(spec, digest, value=_number(parts[0].item()))
+            return Sample(spec, digest, value=number(parts[0].item()))
         return Sample(spec, digest, norm=None if tensor.is_quantized else _norm(parts))
 
     def _spec(self, tensor: torch.Tensor) -> TensorSpec:
@@ -98,32 +136,25 @@ def plain(value: Any) -> Sample:
     return Sample(None, digest, value=value if isinstance(value, str) else text)
 
 
+def _with_presence(sample: Sample, part: torch.Tensor) -> Sample:
+    """A gradient's sample, from that of a tensor and its last component."""
+    size = sample.norm if sample.norm is not None else sample.value
+    # The squares of tiny values underflow in the norm, so a zero norm is not yet a zero gradient.
+    sized = isinstance(size, int | float) and size != 0
+    return sample._replace(presence=NONZERO if sized or bool(calculable(part).any()) else ZERO)
+
+
 def _norm(parts: list[torch.Tensor]) -> float | None:
     """The L2 norm of what is floating or complex, in float32 at least; None where nothing is."""
-    if len(parts) == 1 and parts[0].dtype in _AS_IT_IS:  # nearly all, and this is taken of every tensor at every step
-        return float(torch.linalg.vector_norm(parts[0]))
-    norms = [
-        float(torch.linalg.vector_norm(_calculable(part), dtype=_wide(part.dtype)))
-        for part in parts
-        if part.is_floating_point() or part.is_complex()
-    ]
-    return math.hypot(*norms) if norms else None
+    norms = [float(norm) for norm in norms_of(parts)]
+    return (math.hypot(*norms) if len(norms) > 1 else norms[0]) if norms else None
 
 
-def _calculable(tensor: torch.Tensor) -> torch.Tensor:
-    # torch stores numbers of eight bits, but does not calculate with them.
-    narrow = tensor.is_floating_point() and tensor.element_size() == 1
-    return tensor.to(torch.float32) if narrow else tensor
+def _norms(placed: Sequence[tuple[int, torch.Tensor]]) -> Sequence[torch.Tensor]:
+    """The L2 norms of many tensors by one call, which costs a fifth of as many calls."""
+    return torch._foreach_norm([tensor for _, tensor in placed]) if placed else ()
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype | None:
-    if dtype in _AS_IT_IS:
-        return None
-    return torch.complex64 if dtype.is_complex else torch.float32
-
-
-def _number(value: Any) -> Scalar:
-    # A trace keeps integers of 64 bits with a sign; larger ones are texts.
-    if isinstance(value, int) and value >= 1 << 63:
-        return str(value)
-    return value if isinstance(value, bool | int | float) else str(value)
+def _numbers(scalars: Sequence[torch.Tensor]) -> list[float]:
+    """The values of tensors of shape (), exactly: torch widens float32 where some are float64."""
+    return torch.stack(list(scalars)).tolist() if scalars else []

@@ -3,10 +3,10 @@
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from ckptcheck.errors import TraceError
@@ -14,6 +14,13 @@ from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.state.training_state import Scalar
 from ckptcheck.trace.items import Item, Sample
 from ckptcheck.trace.schema import APPLICATION_ID, SUFFIX, VERSION
+
+NO_DIGEST: Final = bytes.fromhex("b1f3c5d70a8e4962913d5b7f2c6e80a4")
+"""Stands for an absent digest in `Trace.columns`; a digest is as unlikely to be this one as any other."""
+CONTENT_BYTES: Final = 17
+"""Bytes of `Trace.columns` a row."""
+FEW: Final = 8
+"""Up to one in so many items of a trace are looked up one by one; of more, a whole moment is read."""
 
 
 class Trace:
@@ -54,11 +61,15 @@ class Trace:
         if "digest" not in self.header:
             raise ValueError("its header names no digest algorithm")
         self._tensors: dict[int, tuple[Item, TensorSpec | None]] = {}
-        self._places: dict[Item, list[int]] = {}
-        for number, *item, dtype, shape in self._base.execute("SELECT * FROM tensors"):
-            spec = TensorSpec(dtype, tuple(json.loads(shape))) if dtype is not None else None
-            self._tensors[number] = (Item(*item), spec)
-            self._places.setdefault(Item(*item), []).append(number)
+        self._places: dict[Item, tuple[int, ...]] = {}
+        specs: dict[tuple[str, str], TensorSpec] = {}
+        for number, *named, dtype, shape in self._base.execute("SELECT * FROM tensors"):
+            spec = specs.get((dtype, shape)) if dtype is not None else None
+            if dtype is not None and spec is None:
+                spec = specs[dtype, shape] = TensorSpec(dtype, tuple(json.loads(shape)))
+            item = Item(*named)
+            self._tensors[number] = (item, spec)
+            self._places[item] = (*self._places.get(item, ()), number)
         self.moments: dict[tuple[int, str], int] = {
             (step + self.shift, moment): number
             for number, step, moment in self._base.execute("SELECT * FROM steps ORDER BY id")
@@ -99,8 +110,45 @@ class Trace:
         for what, digest, presence, norm, value in self._rows(query, number):
             with self._trouble():
                 item, spec = self._tensors[what]
-                samples[item] = Sample(spec, digest, presence, _norm(norm), _value(value, spec))
+                samples[item] = self._sample(spec, digest, presence, norm, value)
         return samples
+
+    @staticmethod
+    def _sample(spec: TensorSpec | None, digest: Any, presence: Any, norm: Any, value: Any) -> Sample:
+        return Sample(spec, digest, presence, _norm(norm), _value(value, spec))
+
+    def columns(self, step: int, moment: str) -> tuple[str, bytes]:
+        """One moment without an object a row: numbers of its items in `table`, and what each one holds.
+
+        The numbers come as text, with commas; the content has `CONTENT_BYTES` a row in the same order: the digest, or
+        `NO_DIGEST`, and one character for gradient presence.
+        """
+        number = self.moments.get((step, moment))
+        query = """
+            SELECT group_concat(what), CAST(group_concat(ifnull(digest, ?) || ifnull(presence, '-'), '') AS BLOB),
+                   count(*), total(length(digest) <> 16 OR length(presence) <> 1)
+            FROM records WHERE at = ?"""
+        ((whats, contents, count, odd),) = self._rows(query, NO_DIGEST, number)
+        if odd or len(contents or b"") != count * CONTENT_BYTES:
+            raise TraceError(f"{self.path} cannot be read as a trace (a digest is not 16 bytes long); record it again")
+        return whats or "", contents or b""
+
+    def picked(self, step: int, moment: str, whats: Sequence[int]) -> dict[int, Sample]:
+        """The samples of some items of one moment, by their numbers in `table`."""
+        number = self.moments.get((step, moment))
+        query = "SELECT what, digest, presence, norm, value FROM records WHERE at = ?"
+        if len(whats) * FEW > len(self._tensors):
+            wanted = set(whats)
+            rows = [row for row in self._rows(query, number) if row[0] in wanted]
+        else:
+            rows = [row for what in whats for row in self._rows(f"{query} AND what = ?", number, what)]
+        with self._trouble():
+            return {what: self._sample(self._tensors[what][1], *row) for what, *row in rows}
+
+    @property
+    def table(self) -> Mapping[int, tuple[Item, TensorSpec | None]]:
+        """Everything that the trace has records of, by number."""
+        return self._tensors
 
     def tensors(self) -> Iterable[tuple[Item, TensorSpec | None]]:
         """Everything that the trace has records of."""
@@ -113,6 +161,15 @@ class Trace:
             row = self._rows("SELECT digest FROM records WHERE at = ? AND what = ?", number, what)
             if row:
                 return row[0][0]  # type: ignore[no-any-return]
+        return None
+
+    def sample(self, step: int, moment: str, item: Item) -> Sample | None:
+        """One item at one moment; None where there is none."""
+        number = self.moments.get((step, moment))
+        query = "SELECT digest, presence, norm, value FROM records WHERE at = ? AND what = ?"
+        for what in self._places.get(item, ()):
+            for row in self._rows(query, number, what):
+                return self._sample(self._tensors[what][1], *row)
         return None
 
     def digests(self, item: Item, moment: str = "step") -> Iterator[tuple[int, bytes]]:

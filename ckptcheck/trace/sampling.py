@@ -3,7 +3,7 @@
 import json
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -18,6 +18,17 @@ from ckptcheck.trace.subjects import Subjects
 Leaves: TypeAlias = Iterator[tuple[Item, Any]]
 
 
+_last: dict[str, tuple[Any, Any]] = {}
+
+
+def _made(name: str, basis: Any, make: Callable[[], Any]) -> Any:
+    """What is made from a basis; the very same object as the last time where the basis has not changed."""
+    known = _last.get(name)
+    if known is None or known[0] != basis:
+        known = _last[name] = (basis, make())
+    return known[1]
+
+
 def generators() -> Leaves:
     """The state of torch's CPU generator, of each CUDA device's in use, of numpy's and of python's."""
     yield Item("rng", "torch"), torch.get_rng_state()
@@ -27,7 +38,8 @@ def generators() -> Leaves:
     numpy = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):
         yield Item("rng", "numpy"), numpy.random.get_state(legacy=False)
-    yield Item("rng", "python"), repr(random.getstate())
+    now = random.getstate()
+    yield Item("rng", "python"), _made("python", now, lambda: repr(now))
 
 
 def parameters(subjects: Subjects) -> Leaves:
@@ -116,8 +128,8 @@ def binding(subjects: Subjects) -> Leaves:
         for group, index, _, name, held in subjects.slots(optimizer):
             groups[place]["groups"][group][index] = name if held else None
     frozen = [name for name, one in subjects.names().parameters.items() if not one.requires_grad]
-    yield Item("structure", "groups"), json.dumps(groups)
-    yield Item("structure", "frozen"), json.dumps(frozen)
+    yield Item("structure", "groups"), _made("groups", groups, lambda: json.dumps(groups))
+    yield Item("structure", "frozen"), _made("frozen", frozen, lambda: json.dumps(frozen))
 
 
 def modes(subjects: Subjects) -> Leaves:

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 from ckptcheck.config import CONTRACTS
 from ckptcheck.errors import UsageError
@@ -29,6 +31,20 @@ class Policy:
     def tolerant(self) -> bool:
         """Whether a tolerance was asked for."""
         return self.rtol > 0 or self.atol > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of an experiment beside its settings."""
+
+    quick: bool = False
+    repeats: int = 1
+    policy: Policy = field(default_factory=Policy)
+    freeze: Mapping[str, str] = field(default_factory=dict)
+    select: tuple[str, ...] = ("CK",)
+    ignore: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    """Codes by prefix that must be judged."""
 
 
 def check_policy(policy: str, rtol: float, atol: float) -> Policy:
@@ -60,3 +76,95 @@ def check_points(steps: int, resume_at: Iterable[int]) -> tuple[int, ...]:
             f"--resume-at {outside[0]} is outside 1..{steps - 1}: with --steps {steps} resume after one of these"
         )
     return points
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a user asks of an experiment on a target; fields are as `verbs.verify` takes them."""
+
+    target: str | None = None
+    steps: int | None = None
+    resume_at: tuple[int, ...] = ()
+    device: str = "cpu"
+    resume_device: str | None = None
+    seed: int = 0
+    deterministic: bool = False
+    timeout_s: float = 600.0
+    jobs: int | None = None
+
+
+FOR_TARGET: Final = ("device", "resume_device", "seed", "deterministic")
+"""Fields of `Target` that commands have no use for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What a user asks of an experiment on two commands; fields are as `verbs.verify` takes them."""
+
+    run: str | None = None
+    resume: str | None = None
+    steps: int | None = None
+    resume_at: tuple[int, ...] = ()
+    interrupt: str | None = None
+    folder: Path | str | None = None
+    share: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    online: bool = False
+    every: int = 1
+    only: tuple[str, ...] = ()
+    grads: bool = True
+    digest: str | None = None
+    timeout_s: float = 600.0
+    jobs: int | None = None
+
+
+FOR_COMMANDS: Final = ("interrupt", "folder", "share", "env", "online", "every", "only", "grads", "digest")
+"""Fields of `Commands` that a target has no use for."""
+
+
+def asks_about_commands(target: Target, commands: Commands, freeze: Mapping[str, str]) -> bool:
+    """Whether commands are asked about, and not a target.
+
+    UsageError where both or neither are, for one command without the other, and for options and values that do not go
+    with what is asked about.
+    """
+    given = commands.run is not None or commands.resume is not None
+    if target.target is not None and given:
+        raise UsageError("a target and --run/--resume exclude each other: name what is to be tested")
+    if target.target is None and not given:
+        raise UsageError("nothing to verify: name a target, or give two commands with --run and --resume")
+    if not given:
+        foreign = next((one for one in FOR_COMMANDS if getattr(commands, one) != getattr(Commands(), one)), None)
+        if foreign:
+            raise UsageError(f"{option_of(foreign)} is for --run and --resume: a target has no use for it")
+        return False
+    foreign = next((one for one in FOR_TARGET if getattr(target, one) != getattr(Target(), one)), None)
+    if foreign:
+        raise UsageError(f"{option_of(foreign)} is for a target: the commands of --run and --resume say such things")
+    for name, value, other in (("--run", commands.run, "--resume"), ("--resume", commands.resume, "--run")):
+        if value is None:
+            raise UsageError(f"{other} needs {name}: give both commands")
+    if freeze and not commands.grads:
+        raise UsageError("--freeze and --no-grads exclude each other: a contract is about gradients too")
+    _check_steps(commands)
+    return True
+
+
+def _check_steps(asked: Commands) -> None:
+    if len(asked.resume_at) > 1:
+        raise UsageError("--resume-at was given several times: commands are resumed after one step")
+    if asked.resume_at and asked.interrupt:
+        raise UsageError("--resume-at and --interrupt exclude each other: the run is resumed where it was interrupted")
+    if asked.every < 1:
+        raise UsageError(f"--every {asked.every} records no step: use a number from 1 up")
+    if asked.steps is not None and asked.steps < 2:
+        raise UsageError(f"--steps {asked.steps} leaves no step to resume into: use at least 2")
+    step = asked.resume_at[0] if asked.resume_at else None
+    if step is not None and (step < 1 or (asked.steps is not None and step >= asked.steps)):
+        least_most = f"1..{asked.steps - 1}" if asked.steps is not None else "1 and up"
+        raise UsageError(f"--resume-at {step} is outside {least_most}: resume after one of these steps")
+
+
+def option_of(name: str) -> str:
+    """How the command line spells an option."""
+    return "--no-grads" if name == "grads" else f"--{name.replace('_', '-')}"

@@ -145,9 +145,14 @@ def breach_cases(
     experiment: Experiment, resumed: list[Resumed], freeze: Mapping[str, str]
 ) -> tuple[list[Case], list[str]]:
     """One case for each run whose freeze contracts are held against it, and the patterns that matched nothing."""
+    traces = {REFERENCE: experiment.traces[REFERENCE]} | {one.name: one.trace for one in resumed if one.trace}
+    return held_contracts(traces, freeze)
+
+
+def held_contracts(traces: Mapping[str, Trace], freeze: Mapping[str, str]) -> tuple[list[Case], list[str]]:
+    """Freeze contracts held against runs by name: a case for each run, and the patterns that matched nothing."""
     if not freeze:
         return [], []
-    traces = {REFERENCE: experiment.traces[REFERENCE]} | {one.name: one.trace for one in resumed if one.trace}
     cases: list[Case] = []
     unmatched: list[str] = []
     seen: set[tuple[str, str, int]] = set()

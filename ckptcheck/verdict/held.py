@@ -22,10 +22,11 @@ _NOTHING: Final = Optimizer(None, ())
 def held_against(dry: DryRun, loaded: TrainingState | None) -> DryRun:
     """The dry-run with its optimizers paired and, where a load was made, its result compared with the file.
 
+    Pairs that it has already are kept.
     Raises DamagedCheckpointError where bytes are missing.
     """
     digests = Digests()
-    found = pair_optimizers(dry.checkpoint, dry.built)
+    found = dry.pairs or pair_optimizers(dry.checkpoint, dry.built)
     pairs = tuple(replace(one, file=_with_digested_groups(one.file, digests)) if one.file else one for one in found)
     renamed = [one.file for one in pairs if one.file is not None]
     state = dry.checkpoint.state

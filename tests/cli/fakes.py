@@ -18,12 +18,15 @@ class FakeVerbs:
         self.during = during
         self.called: dict[str, Any] = {}
 
-    def verify(self, target: str, *, steps: int = 20, resume_at: Sequence[int] = (), device: str = "cpu",
-               resume_device: str | None = None, quick: bool = False, policy: str = "exact",
-               deterministic: bool = False, repeats: int = 1, rtol: float = 0.0, atol: float = 0.0,
-               freeze: Mapping[str, str] = {}, timeout_s: float = 600.0, seed: int = 0, jobs: int | None = None,
-               select: Sequence[str] = ("CK",), ignore: Sequence[str] = (), require: Sequence[str] = (),
-               progress: Progress | None = None) -> Result:  # fmt: skip
+    def verify(self, target: str | None = None, *, run: str | None = None, resume: str | None = None,
+               steps: int | None = None, resume_at: Sequence[int] = (), interrupt: str | None = None,
+               device: str = "cpu", resume_device: str | None = None, seed: int = 0, deterministic: bool = False,
+               folder: Path | None = None, share: Sequence[str] = (), env: Mapping[str, str] = {},
+               online: bool = False, every: int = 1, only: Sequence[str] = (), grads: bool = True,
+               digest: str | None = None, quick: bool = False, repeats: int = 1, policy: str = "exact",
+               rtol: float = 0.0, atol: float = 0.0, freeze: Mapping[str, str] = {}, timeout_s: float = 600.0,
+               jobs: int | None = None, select: Sequence[str] = ("CK",), ignore: Sequence[str] = (),
+               require: Sequence[str] = (), progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
     def save(self, target: str, *, steps: int, output: Path, trace: Path | None = None, store: bool = False,

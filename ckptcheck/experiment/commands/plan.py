@@ -1,64 +1,61 @@
 """The runs of a resume experiment on commands: what is started, in which folder, from which checkpoint."""
 
-from collections.abc import Mapping
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from ckptcheck.errors import OutputError, RunFailedError, UsageError
+from ckptcheck.experiment.commands.asked import DIR, Asked, CommandSettings, asked_of
+from ckptcheck.experiment.commands.copies import copy_working_folder, snapshot
+from ckptcheck.experiment.commands.finding import Found, chosen_step, found_after, found_in
+from ckptcheck.experiment.commands.launching import Launch, Run, run_all
 from ckptcheck.experiment.commands.recorded import Recorded
+from ckptcheck.experiment.commands.telling import check_trained
+from ckptcheck.experiment.commands.words import filled
 from ckptcheck.progress import Progress
+from ckptcheck.trace.script.orders import Orders
+from ckptcheck.trace.script.rendezvous import listing
 
+__all__ = ["CommandExperiment", "CommandSettings"]
 
-@dataclass(frozen=True, slots=True)
-class CommandSettings:
-    """How to experiment on commands.
-
-    Attributes:
-        run: the command of the uninterrupted run, as a shell would take it; `{dir}` is the run's output folder.
-        resume: the command that resumes; `{dir}` is its own copy of that folder, `{ckpt}` the checkpoint in it.
-        steps: stop every run after this step; None to let it come to its own end.
-        resume_at: the step after which the folder is copied; None to choose one after which something was saved.
-        folder: the working folder of the commands; None for the current one. Without `{dir}` in `run`, each run works
-            in its own copy of it.
-        shared: globs of what such a copy links to rather than copies: large data that is only read.
-        environment: variables to set for every run, beside the present ones.
-        online: leave experiment trackers and hubs as they are.
-        interrupt: (number of a signal, step): what ends the run that is resumed, in place of a copy of its folder.
-        digest: None for the best that the script's interpreter has.
-        timeout_s: how long a run may make no progress.
-        jobs: runs side by side; None for what suits the device.
-        every, only, grads: as in `Orders`.
-    """
-
-    run: str
-    resume: str
-    steps: int | None = None
-    resume_at: int | None = None
-    folder: Path | None = None
-    shared: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    online: bool = False
-    interrupt: tuple[int, int] | None = None
-    digest: str | None = None
-    timeout_s: float = 600.0
-    jobs: int | None = None
-    every: int = 1
-    only: tuple[str, ...] = ()
-    grads: bool = True
+REFERENCE = "reference"
+REPEAT = "repeat"
+INTERRUPTED = "interrupted"
+RESUMED = "resumed"
 
 
 class CommandExperiment(AbstractContextManager["CommandExperiment"]):
-    """Makes the runs below one temporary folder, which is removed on exit."""
+    """Makes the runs below one temporary folder, which is removed on exit.
+
+    Raises UsageError for commands and settings that cannot be run, OutputError where no folder can be made.
+    """
 
     def __init__(self, settings: CommandSettings, progress: Progress | None = None) -> None:
         self.settings = settings
         self._progress = progress
+        self._asked: Asked = asked_of(settings, os.environ)
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="ckptcheck-")).resolve()
+        except OSError as error:
+            raise OutputError(f"no temporary folder can be made ({error}); set TMPDIR to one with room") from error
+        self._runs: dict[str, Run] = {}
+        self._recorded: dict[str, Recorded] = {}
+        self._source: str | None = None
+        self._step: int | None = None
+        self._at_signal: Mapping[str, tuple[int, int, int]] = {}
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        raise NotImplementedError
+        for run in self._recorded.values():
+            for one in run.traces:
+                one.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def whole(self, *, repeats: int) -> list[Recorded]:
         """The uninterrupted run and its repeats, in this order.
@@ -67,27 +64,181 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         repeat is made after it, to be copied at the one nearest to half of the steps: at least one repeat is then made.
         RunFailedError where one does not come to its end or trains no step.
         """
-        raise NotImplementedError
+        settings = self.settings
+        names = [REFERENCE, *(REPEAT if one == 0 else f"{REPEAT}-{one + 1}" for one in range(repeats))]
+        if settings.interrupt is not None:
+            self._source, self._step = INTERRUPTED, settings.interrupt[1]
+            self._make_whole(names)
+        elif settings.resume_at is not None:
+            self._source, self._step = REFERENCE, settings.resume_at
+            self._make_whole(names)
+        else:
+            self._make_whole([REFERENCE])
+            self._source, self._step = REPEAT, self._chosen_step()
+            self._make_whole(names[1:] or [REPEAT])
+        self._check_step()
+        return [self._recorded[one] for one in self._recorded if one not in (INTERRUPTED, RESUMED)]
 
     @property
     def source(self) -> str:
         """The name of the run whose folder was copied after step k: the reference, a repeat or an interrupted run."""
-        raise NotImplementedError
+        assert self._source is not None, "the whole runs come first"
+        return self._source
 
     @property
     def resume_step(self) -> int:
         """The step after which the folder was copied, or at which the run was interrupted."""
-        raise NotImplementedError
-
-    def interrupted(self) -> Recorded:
-        """A run that gets the signal after its step; how it ends is its affair."""
-        raise NotImplementedError
-
-    def resumed(self) -> Recorded:
-        """The resumed run, in a copy of its own; how it ends is an outcome, not an error."""
-        raise NotImplementedError
+        assert self._step is not None, "the whole runs come first"
+        return self._step
 
     @property
     def environment(self) -> Mapping[str, str]:
         """What was set for every run: trackers put offline, thread counts."""
-        raise NotImplementedError
+        return {**self._asked.trackers, **self._asked.threads}
+
+    def interrupted(self) -> Recorded:
+        """A run that gets the signal after its step; how it ends is its affair.
+
+        RunFailedError where it ended before that step.
+        """
+        run = self._make([INTERRUPTED])[0]
+        recorded = self._recorded[INTERRUPTED]
+        if not run.meeting.all_came("signal"):
+            check_trained(recorded, run.meeting)
+            raise RunFailedError(
+                f"the {INTERRUPTED} run ended before step {self.resume_step}, after which it was to be interrupted",
+                recorded.last_lines,
+            )
+        return recorded
+
+    def found(self) -> Found | None:
+        """The checkpoint in the folder that is resumed from, as `{ckpt}` names it; None where there is none.
+
+        To be asked before `resumed`, which writes into that folder.
+        """
+        run = self._runs[self.source]
+        changes = run.meeting.changes()
+        if self.source == INTERRUPTED:
+            after = found_after(self._own(INTERRUPTED), self._at_signal)
+            return after or found_in(self._own(INTERRUPTED), changes, self.resume_step)
+        return found_in(self._copy(), changes, self.resume_step)
+
+    def resumed(self) -> Recorded:
+        """The resumed run, in a copy of its own; how it ends is an outcome, not an error.
+
+        It stands where the run stood that was copied, so that paths in a checkpoint stay right.
+        RunFailedError where `{ckpt}` is asked for and nothing that a resume could read was written.
+        """
+        found = self.found()
+        if found is None and self._asked.wants_checkpoint:
+            raise RunFailedError(
+                f"the {self.source} run had written no checkpoint up to step {self.resume_step}, so {{ckpt}} names "
+                f"nothing: save earlier, give another --resume-at, or name the file below {{dir}} yourself"
+            )
+        own = self._own(self.source)
+        place = own
+        if self.source != INTERRUPTED:
+            own.rename(own.with_name("after"))
+            self._copy().rename(own)
+            place = self._copy()
+        checkpoint = own / found.path.relative_to(place) if found is not None else own
+        steps = self.settings.steps
+        left = steps - (found.step if found is not None and found.step is not None else 0) if steps else None
+        words = filled(self._asked.resume, {"dir": str(own), "ckpt": str(checkpoint)})
+        self._make([RESUMED], words=words, own=own, last_step=left)
+        return self._recorded[RESUMED]
+
+    # Folders.
+
+    def _own(self, name: str) -> Path:
+        """The folder that a run writes into: its output folder, or its copy of the working folder."""
+        return self._folder / name / (DIR if self._asked.content is None else "work")
+
+    def _copy(self) -> Path:
+        """Where the output folder of the run that is resumed was copied to."""
+        return self._folder / self.source / "copy"
+
+    # Runs.
+
+    def _make_whole(self, names: list[str]) -> None:
+        for name, run in zip(names, self._make(names), strict=True):
+            check_trained(self._recorded[name], run.meeting)
+
+    def _make(
+        self, names: list[str], *, words: tuple[str, ...] | None = None, own: Path | None = None,
+        last_step: int | None = None,
+    ) -> list[Run]:  # fmt: skip
+        launches: list[Callable[[], Launch]] = [partial(self._launch, name, words, own, last_step) for name in names]
+        runs = run_all(launches, self._asked.at_once, self._progress)
+        for name, run in zip(names, runs, strict=True):
+            self._runs[name] = run
+            self._recorded[name] = run.result()
+        return runs
+
+    def _launch(self, name: str, words: tuple[str, ...] | None, own: Path | None, last_step: int | None) -> Launch:
+        scratch = self._folder / name
+        scratch.mkdir()
+        if own is None:
+            own = self._own(name)
+            self._fill(own)
+        command = words or filled(self._asked.run, {"dir": str(own)})
+        return Launch(
+            orders=self._orders(name, command, own, last_step or self.settings.steps),
+            words=command,
+            folder=own if self._asked.content is not None else self._asked.folder,
+            environment={**os.environ, **self.environment, **self.settings.environment},
+            scratch=scratch,
+            timeout_s=self.settings.timeout_s,
+            steps=last_step or self.settings.steps,
+            output=own,
+            at_pause=(lambda: snapshot(own, self._copy())) if name == self._source else None,
+            before_signal=(lambda: self._note_signal(own)) if name == INTERRUPTED else None,
+        )
+
+    def _fill(self, own: Path) -> None:
+        if self._asked.content is None:
+            own.mkdir()
+        else:
+            copy_working_folder(self._asked.folder, own, self._asked.content)
+
+    def _note_signal(self, own: Path) -> None:
+        self._at_signal = listing(own)
+
+    def _orders(self, name: str, words: tuple[str, ...], own: Path, last_step: int | None) -> Orders:
+        settings = self.settings
+        scratch = self._folder / name
+        is_source = name == self._source
+        return Orders(
+            traces=scratch / "traces",
+            run=name,
+            command=words,
+            digest=settings.digest,
+            every=settings.every,
+            only=settings.only,
+            grads=settings.grads,
+            last_step=last_step,
+            hold=last_step is not None,
+            # The run that shows where something is saved, and the one that is copied, are looked at step by step.
+            output=own if is_source or self._step is None else None,
+            control=scratch / "control",
+            pause_after=self._step if is_source and name != INTERRUPTED else None,
+            signal_after=settings.interrupt if name == INTERRUPTED else None,
+        )
+
+    # Steps.
+
+    def _chosen_step(self) -> int:
+        changes = self._runs[REFERENCE].meeting.changes()
+        return chosen_step(self._own(REFERENCE), changes, _last_step(self._recorded[REFERENCE]))
+
+    def _check_step(self) -> None:
+        last = _last_step(self._recorded[REFERENCE])
+        option = "--interrupt" if self.settings.interrupt is not None else "--resume-at"
+        if self.resume_step >= last:
+            raise UsageError(
+                f"{option} names step {self.resume_step}, and --run makes {last} steps: name an earlier one"
+            )
+
+
+def _last_step(run: Recorded) -> int:
+    return max(step for trace in run.traces for step, _ in trace.moments)

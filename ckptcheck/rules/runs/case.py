@@ -10,6 +10,7 @@ from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.states import EntryDifference, StateDiff
 from ckptcheck.comparison.tensor_difference import TensorDifference
 from ckptcheck.comparison.traces import Difference, TraceDiff
+from ckptcheck.rules.runs.course import Course, Interruption
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.state.training_state import TrainingState
 from ckptcheck.trace.items import Item
@@ -68,13 +69,23 @@ class Case:
     """Whether all that follows the load could be judged; noise and another device hide what a load breaks."""
     seeded: bool = True
     """Whether equal runs have equal generators, so that a generator can be held against what was saved."""
+    course: Course | None = None
+    """Which steps a resumed script made; None for a target, which is told its steps."""
+    interruption: Interruption | None = None
+    """What the signal left that ended the run which was resumed."""
 
     @property
     def goes_on_exactly(self) -> bool:
         """Whether nothing that follows the load differs: what differs at the load is then without effect."""
         paired = self.trajectory is not None and not (self.trajectory.left_only or self.trajectory.right_only)
         shown = self.whole or not self.breaks_at_load
-        return paired and shown and self.first is None and self.raised is None
+        return paired and shown and self.first is None and self.raised is None and not self.lost_steps
+
+    @property
+    def lost_steps(self) -> bool:
+        """Whether steps were made again, left out, or lost to a signal, whatever they would have shown."""
+        astray = self.course is not None and self.course.astray
+        return astray or (self.interruption is not None and bool(self.interruption.lost))
 
     @property
     def breaks_at_load(self) -> bool:

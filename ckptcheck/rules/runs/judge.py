@@ -44,6 +44,9 @@ def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = (
     if case.goes_on_exactly:
         allowed = {one.code for one in rules}
         findings += [one for one in differences_without_effect(case) if one.code in allowed]
+    # A code may be asked of two sides of a case; what was found on one has been judged.
+    found = {one.code for one in findings}
+    not_judged = [one for one in not_judged if one.code not in found]
     cause = _cause(case, findings)
     if cause is not None and cause.code != "CK610":
         findings = [one for one in findings if one.code != "CK610"]
@@ -57,7 +60,8 @@ def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = (
 def _cause(case: Case, findings: list[Finding]) -> Finding | None:
     """The first in time; at the same time the most specific; what needs no resume before what does."""
     candidates = [one for one in findings if one.code in CAUSES and not one.evidence.get("without_effect")]
-    if case.goes_on_exactly or (case.trajectory is None and case.raised is None):
+    seen = case.trajectory is not None or case.raised is not None or case.lost_steps
+    if case.goes_on_exactly or not seen:
         candidates = [one for one in candidates if one.code in ROOTS]
     if {one.code for one in candidates} & {"CK401", "CK402"} or case.first is None:
         candidates = [one for one in candidates if one.code != "CK403" or one.severity == Severity.ERROR]

@@ -1,44 +1,261 @@
 """Digests beside the training: what rests until the next update is measured while the script goes on.
 
-Everything is done in the order in which it was handed over. Tensors handed over are let go of once they are measured.
+Everything is done in the order in which it was handed over, on one thread. Tensors handed over are let go of once
+they are measured. What is on another device is measured there at once, and its samples come over with the next write.
 """
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import torch
 
 from ckptcheck.trace.file import TraceWriter
-from ckptcheck.trace.items import Item, Sample
+from ckptcheck.trace.items import NONE, Item, Sample
 from ckptcheck.trace.measuring import Measurer
+from ckptcheck.trace.script.resting import Key, Seen, Trust, may_rest, seen
+from ckptcheck.trace.script.worker import Job, Worker
+from ckptcheck.trace.staging import Making, Transfer
 
-Samples: TypeAlias = dict[Item, Sample]
+_CHUNK_BYTES: Final = 4 << 20
+"""Tensors are measured in lots of about this size: what is digested is then in the cache for its norm."""
+_SIMPLE: Final = frozenset({bool, int, float, str, type(None)})
+_MAX_KNOWN: Final = 100_000
+
+
+@dataclass(slots=True)
+class Awaited:
+    """A sample that is not made yet; it has its place among the others. None at the end: it was not to be had."""
+
+    sample: Sample | None = None
+
+
+Samples: TypeAlias = dict[Item, "Sample | Awaited"]
+
+
+@dataclass(slots=True)
+class _Handed:
+    """One tensor on its way to be measured."""
+
+    key: Key
+    seen: Seen
+    awaited: Awaited
+    original: torch.Tensor | None = None
+    """The tensor itself, where its identity counts."""
+
+
+@dataclass(slots=True)
+class _Rest:
+    """A time in which items rest: what was handed over in it, and what is on trial until it ends."""
+
+    name: str
+    jobs: list[Job] = field(default_factory=list)
+    trials: list[tuple[Key, torch.Tensor, bytes]] = field(default_factory=list)
 
 
 class Background:
-    """Measures and writes. Whatever goes wrong is raised by the next call."""
+    """Measures and writes. Whatever goes wrong is raised by the next call.
 
-    def __init__(self, measurer: Measurer, writer: TraceWriter) -> None:
+    `here` are the types of devices whose tensors are measured in place; samples of others are brought over in one
+    transfer a write. `moved` counts the samples that were left out, since what should have rested did not.
+    """
+
+    def __init__(self, measurer: Measurer, writer: TraceWriter, here: Sequence[str] = ("cpu", "meta")) -> None:
         self._measurer = measurer
         self._writer = writer
+        self._here = here
+        self._process = os.getpid()
+        self._worker = Worker()
+        self._trust = Trust()
+        self._whole, self._gradients = _Rest("window"), _Rest("clearing")
+        self._early: dict[Item, _Handed] = {}
+        self._trials_early: dict[Item, bytes] = {}
+        self._making: list[tuple[Awaited, Making]] = []
+        self._known: dict[Item, tuple[Any, Sample]] = {}
+        self._written: Job | None = None
+        self._writes = 0
+        self.moved: dict[Item, int] = {}
+        self.waited_s = 0.0
 
     def measure(self, samples: Samples, leaves: Iterable[tuple[Item, Any]]) -> None:
         """Measure leaves that rest until the next `wait_all`, into `samples`."""
-        for item, leaf in leaves:
-            samples[item] = self._measurer.leaf(leaf)
+        if self._ready():
+            self._take(samples, leaves, self._whole, gradients=False)
 
-    def measure_gradients(self, samples: Samples, gradients: Iterable[tuple[Item, Any]]) -> None:
-        """Measure gradients that rest until the next `wait_gradients`, into `samples`; None is one that is absent."""
+    def measure_early(self, gradients: Iterable[tuple[Item, torch.Tensor | None]]) -> None:
+        """Begin with gradients that an update is about to read. `measure_gradients` takes those that it left alone."""
+        if not self._ready():
+            return
+        self._early.clear()
+        self._trials_early.clear()
+        handed = []
         for item, gradient in gradients:
-            samples[item] = self._measurer.gradient(gradient)
+            key = ("update", item)
+            if gradient is None or not may_rest(item, gradient):
+                continue
+            if self._trust.on_trial(key):
+                self._trials_early[item] = self._measurer.digest(gradient)
+            elif self._trust.trusts(key):
+                one = self._early[item] = _Handed(key, seen(gradient), Awaited(), gradient)
+                handed.append(one)
+        self._hand_over(handed, self._gradients, gradients=True)
+
+    def measure_gradients(self, samples: Samples, gradients: Iterable[tuple[Item, torch.Tensor | None]]) -> None:
+        """Measure gradients that rest until the next `wait_gradients`, into `samples`; None is one that is absent."""
+        if not self._ready():
+            return
+        self.wait_written()  # so that at most the step in progress is lost where the process is killed
+        rest = []
+        for item, gradient in gradients:
+            early = self._early.pop(item, None)
+            if (digest := self._trials_early.pop(item, None)) is not None:
+                same = gradient is not None and self._measurer.digest(gradient) == digest
+                self._judge(("update", item), same)
+            if early is not None and early.original is gradient and not early.seen.moved():
+                samples[item] = early.awaited
+            elif gradient is None:
+                samples[item] = Sample(None, None, NONE)
+            else:
+                if early is not None:
+                    self._trust.moved(early.key)
+                samples[item] = Awaited()
+                rest.append((item, gradient))
+        self._early.clear()
+        self._take(samples, rest, self._gradients, gradients=True)
+        self._trials_early.clear()
 
     def wait_gradients(self) -> None:
         """Return when all gradients handed over are measured."""
+        if self._ready():
+            self._wait(self._gradients)
+            self.wait_written()
 
     def wait_all(self) -> None:
         """Return when everything handed over is measured."""
+        if self._ready():
+            self._wait(self._gradients)
+            self._wait(self._whole)
 
-    def write(self, step: int, moment: str, samples: Samples) -> None:
+    def write(self, step: int, moment: str, samples: Mapping[Item, "Sample | Awaited"]) -> None:
         """Write a moment whose samples have all been handed over."""
-        self._writer.write(step, moment, samples.items())
+        if not self._ready():
+            return
+        awaited = [one for one, _ in self._making]
+        transfer = Transfer([making for _, making in self._making]) if awaited else None
+        self._making = []
+        items = list(samples.items())
+
+        def write() -> None:
+            if transfer is not None:
+                _settle(awaited, transfer.samples())
+            whole = ((item, one.sample if isinstance(one, Awaited) else one) for item, one in items)
+            self._writer.write(step, moment, [(item, sample) for item, sample in whole if sample is not None])
+
+        if self._writes:
+            self._written = self._worker.do(write)
+        else:  # the first one makes the file, whose header asks for what torch keeps for each thread
+            self._worker.idle()
+            write()
+        self._writes += 1
+
+    def wait_written(self) -> None:
+        """Return when everything is in the file that was to be written."""
+        if self._ready() and self._written is not None:
+            self._written.wait()
+            self._written = None
+            self._worker.complain()
 
     def close(self) -> None:
         """Finish everything, and measure no more."""
+        if os.getpid() != self._process:
+            return
+        self._worker.end()
+        self._whole.trials.clear()
+        self._gradients.trials.clear()
+        self._early.clear()
+        if self.moved:
+            self._writer.set_header({"moved": [list(item) for item in self.moved]})
+        self._worker.complain()
+
+    def _ready(self) -> bool:
+        """Whether this is the process that is recorded: what it forks is not. Raises what has gone wrong."""
+        if os.getpid() != self._process:
+            return False
+        self._worker.complain()
+        return True
+
+    def _take(self, samples: Samples, leaves: Iterable[tuple[Item, Any]], rest: _Rest, *, gradients: bool) -> None:
+        now: list[tuple[Item, torch.Tensor]] = []
+        handed: list[_Handed] = []
+        for item, leaf in leaves:
+            if not isinstance(leaf, torch.Tensor):
+                samples[item] = self._plain(item, leaf)
+                continue
+            awaited = samples[item] = Awaited()
+            key = (rest.name, item)
+            if leaf.device.type not in self._here and (making := self._measurer.make(leaf, gradient=gradients)):
+                self._making.append((awaited, making))
+            elif self._trust.trusts(key) and may_rest(item, leaf):
+                handed.append(_Handed(key, seen(leaf), awaited))
+            else:
+                now.append((item, leaf))
+        self._hand_over(handed, rest, gradients=gradients)
+        for (item, tensor), sample in zip(now, self._measured(now, gradients=gradients), strict=True):
+            samples[item] = sample._replace(value=None) if item.kind == "rng" else sample
+            key = (rest.name, item)
+            if sample.digest is not None and self._trust.on_trial(key) and may_rest(item, tensor):
+                rest.trials.append((key, tensor.detach(), sample.digest))
+
+    def _measured(self, now: list[tuple[Item, torch.Tensor]], *, gradients: bool) -> list[Sample]:
+        return self._measurer.tensors([tensor for _, tensor in now], gradients=gradients)
+
+    def _plain(self, item: Item, leaf: Any) -> Sample:
+        known = self._known.get(item)
+        # The same object is the same value where nobody can change it; states of generators are ours.
+        if known is not None and known[0] is leaf and (type(leaf) in _SIMPLE or item.kind == "rng"):
+            return known[1]
+        sample = self._measurer.leaf(leaf)
+        sample = sample._replace(value=None) if item.kind == "rng" else sample
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[item] = (leaf if type(leaf) in _SIMPLE or item.kind == "rng" else None, sample)
+        return sample
+
+    def _hand_over(self, handed: list[_Handed], rest: _Rest, *, gradients: bool) -> None:
+        if handed:
+            rest.jobs.append(self._worker.do(lambda: self._measure_all(handed, gradients=gradients)))
+
+    def _measure_all(self, handed: list[_Handed], *, gradients: bool) -> None:
+        handed.reverse()
+        while handed:
+            lot, size_bytes = [], 0
+            while handed and size_bytes < _CHUNK_BYTES:
+                lot.append(handed.pop())
+                size_bytes += lot[-1].seen.tensor.nbytes
+            samples = self._measurer.tensors([one.seen.tensor for one in lot], gradients=gradients)
+            for one, sample in zip(lot, samples, strict=True):
+                if one.seen.moved():
+                    self._trust.moved(one.key)
+                    self.moved[one.key[1]] = self.moved.get(one.key[1], 0) + 1
+                else:
+                    one.awaited.sample = sample
+
+    def _wait(self, rest: _Rest) -> None:
+        started = time.perf_counter()
+        while rest.jobs:
+            rest.jobs.pop().wait()
+        self.waited_s += time.perf_counter() - started
+        self._worker.complain()
+        for key, tensor, digest in rest.trials:
+            self._judge(key, self._measurer.digest(tensor) == digest)
+        rest.trials.clear()
+
+    def _judge(self, key: Key, rested: bool) -> None:
+        (self._trust.rested if rested else self._trust.moved)(key)
+
+
+def _settle(pending: list[Awaited], samples: list[Sample]) -> None:
+    for one, sample in zip(pending, samples, strict=True):
+        one.sample = sample

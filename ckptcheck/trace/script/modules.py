@@ -1,65 +1,211 @@
 """The modules of a script: every one that is made is known, and the roots among them are named."""
 
+import gc
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import FrameType
 from weakref import ref
 
 import torch
 from torch import nn
 
+from ckptcheck.state.naming import resolve
+from ckptcheck.trace.script.averages import averaged
 from ckptcheck.trace.script.wrapping import tell_after
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """One module; `read` says that it was read from a file, as `torch.load` of a whole module does."""
+
+    module: "ref[nn.Module]"
+    read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The roots found last, and what they were found from. Keeps no module alive."""
+
+    structure: list[int]
+    wanted: set[int]
+    called: int
+    training: "dict[str, ref[nn.Module]]"
+    beside: "dict[str, ref[nn.Module]]"
+    averages: "dict[str, ref[nn.Module]]"
+
+
 class Modules:
-    """Knows every module made since `listen`, without keeping any alive."""
+    """Knows every module made since `listen`, without keeping any alive.
+
+    `changes` counts how often one was added.
+    """
 
     def __init__(self) -> None:
-        self._made: dict[int, ref[nn.Module]] = {}
+        self.changes = 0
+        self._known: dict[int, _Known] = {}
         self._called: dict[int, ref[nn.Module]] = {}
+        self._found: _Found | None = None
+        self._searched: set[int] = set()
 
     def listen(self) -> Callable[[], None]:
         """Know every module that is made from here on; returns what undoes it."""
-        undo = [tell_after(nn.Module, "__init__", self._add), tell_after(nn.Module, "__setstate__", self._add)]
+        undo = [tell_after(nn.Module, "__init__", self._add), tell_after(nn.Module, "__setstate__", self._restored)]
         return lambda: [one() for one in undo] and None
 
-    def _add(self, module: nn.Module) -> None:
+    def _add(self, module: nn.Module, read: bool = False) -> None:
         # A module's own class may define == without a hash, so that it can be no key itself.
         key = id(module)
-        self._made[key] = ref(module, lambda _: self._made.pop(key, None))
+        self.changes += 1
+        self._known[key] = _Known(ref(module, lambda _: self._known.pop(key, None)), read)
+
+    def _restored(self, module: nn.Module) -> None:
+        self._add(module, read=not _is_copied())
 
     def called(self, module: nn.Module) -> None:
         """Note a module that was entered from outside of any other."""
-        if id(module) not in self._called:
+        known = self._called.get(id(module))
+        if known is None or known() is not module:
             self._called[id(module)] = ref(module)
+
+    def alive(self) -> list[nn.Module]:
+        """Every known module, in the order in which they were made."""
+        found = [module for one in list(self._known.values()) if (module := one.module()) is not None]
+        return [module for module in found if "_parameters" in module.__dict__ and "_modules" in module.__dict__]
+
+    def parameters(self) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
+        """(module, own name, parameter) of every known module; one that is shared comes several times."""
+        for module in self.alive():
+            for name, parameter in module.__dict__["_parameters"].items():
+                if parameter is not None:
+                    yield module, name, parameter
 
     def roots(self, trained: Iterable[torch.Tensor]) -> dict[str, nn.Module]:
         """The modules that no other one holds, by prefix, of those that hold a trained parameter or were called.
 
         The one that holds trained parameters has no prefix where it is the only one; others have that of their class.
         """
-        alive = [module for one in list(self._made.values()) if (module := one()) is not None]
-        held = {
-            id(child) for module in alive for child in getattr(module, "_modules", {}).values() if child is not None
-        }
-        wanted = {id(tensor) for tensor in trained}
-        called = {id(module) for one in self._called.values() if (module := one()) is not None}
-        tops = [module for module in alive if id(module) not in held and "_parameters" in module.__dict__]
-        training = [one for one in tops if any(id(parameter) in wanted for parameter in one.parameters())]
+        found = self._find({id(tensor) for tensor in trained})
+        return _living({**found.training, **found.beside})
+
+    def averages(self, trained: Iterable[torch.Tensor]) -> dict[str, dict[str, torch.Tensor]]:
+        """What copies of a training root hold, in the order in which they were made: names as in that root."""
+        found = self._find({id(tensor) for tensor in trained})
+        training = list(_living(found.training).values())
+        return {prefix: averaged(one, training) for prefix, one in _living(found.averages).items()}
+
+    def _find(self, wanted: set[int]) -> _Found:
+        structure = self._structure()
+        known = self._found
+        if known and (known.structure, known.wanted, known.called) == (structure, wanted, len(self._called)):
+            return known
+        training = _covering(self._tops(), wanted)
+        missing = wanted - {one for top in training for one in _held(top)}
+        if missing - self._searched and self._search():
+            structure = self._structure()
+            training = _covering(self._tops(), wanted)
+        self._searched = missing
+        self._found = self._name(training, structure, wanted)
+        return self._found
+
+    def _structure(self) -> list[int]:
+        """Which module holds which: equal where nothing was put in place of anything."""
+        structure: list[int] = []
+        for module in self.alive():
+            structure.append(id(module))
+            structure.extend(map(id, module.__dict__["_modules"].values()))
+        return structure
+
+    def _tops(self) -> list[nn.Module]:
+        """The modules that no other one holds."""
+        alive = self.alive()
+        held = {id(child) for module in alive for child in module.__dict__["_modules"].values()}
+        return [module for module in alive if id(module) not in held]
+
+    def _search(self) -> bool:
+        """Look through everything that is alive for modules that were made in some other way than most."""
+        before = self.changes
+        for one in gc.get_objects():
+            if issubclass(type(one), nn.Module) and id(one) not in self._known and not _is_replica(one):
+                self._add(one)
+        return self.changes > before
+
+    def _name(self, training: list[nn.Module], structure: list[int], wanted: set[int]) -> _Found:
         chosen = {id(one) for one in training}
-        beside = [one for one in tops if id(one) not in chosen and id(one) in called and _holds_any(one)]
-        named = [("", training[0])] if len(training) == 1 else list(_by_class(training))
-        return dict([*named, *_by_class(beside)])
+        others = [one for one in self._tops() if id(one) not in chosen and _holds_any(one)]
+        averages = [one for one in others if not self._known[id(one)].read and averaged(one, training)]
+        chosen = {id(one) for one in averages}
+        called = {id(module) for one in self._called.values() if (module := one()) is not None}
+        beside = [one for one in others if id(one) not in chosen and not called.isdisjoint(_parts(one))]
+        seen: Counter[str] = Counter()
+        alone = {"": training[0]} if len(training) == 1 else _by_class(training, seen)
+        places = [""] if len(averages) == 1 else [f"[{place}]" for place in range(len(averages))]
+        return _Found(
+            structure, wanted, len(self._called),
+            training=_kept(alone), beside=_kept(_by_class(beside, seen)),
+            averages=_kept(dict(zip(places, averages, strict=True))),
+        )  # fmt: skip
 
 
-def _holds_any(module: nn.Module) -> bool:
-    return next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
+def _kept(modules: dict[str, nn.Module]) -> "dict[str, ref[nn.Module]]":
+    return {prefix: ref(module) for prefix, module in modules.items()}
 
 
-def _by_class(modules: list[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
-    """Prefixes by class name; several of one class are numbered in the order in which they were made."""
+def _living(modules: "dict[str, ref[nn.Module]]") -> dict[str, nn.Module]:
+    return {prefix: module for prefix, one in modules.items() if (module := one()) is not None}
+
+
+def _covering(tops: list[nn.Module], wanted: set[int]) -> list[nn.Module]:
+    """The fewest tops that hold all wanted parameters, those that hold the most first taken, in their own order."""
+    held = [(top, wanted & _held(top)) for top in tops]
+    covered: set[int] = set()
+    chosen: set[int] = set()
+    for top, found in sorted(held, key=lambda one: -len(one[1])):
+        if not found <= covered:
+            chosen.add(id(top))
+            covered |= found
+    return [top for top in tops if id(top) in chosen]
+
+
+def _held(module: nn.Module) -> set[int]:
+    return {id(parameter) for parameter in resolve(module).parameters.values()}
+
+
+def _by_class(modules: list[nn.Module], seen: Counter[str]) -> dict[str, nn.Module]:
+    """Prefixes by class name; several of one class are numbered in the order in which they were made.
+
+    `seen` counts the names given so far.
+    """
     counts = Counter(type(one).__name__ for one in modules)
-    seen: Counter[str] = Counter()
+    taken = set(seen)
+    named = {}
     for one in modules:
         name = type(one).__name__
         seen[name] += 1
-        yield (name if counts[name] == 1 else f"{name}#{seen[name]}"), one
+        named[name if counts[name] == 1 and name not in taken else f"{name}#{seen[name]}"] = one
+    return named
+
+
+def _holds_any(module: nn.Module) -> bool:
+    names = resolve(module)
+    return bool(names.parameters or names.buffers)
+
+
+def _parts(module: nn.Module) -> set[int]:
+    return set(resolve(module).names_of_modules)
+
+
+def _is_replica(module: nn.Module) -> bool:
+    """Whether nn.DataParallel made it for one of its threads."""
+    return bool(module.__dict__.get("_is_replica"))
+
+
+def _is_copied() -> bool:
+    """Whether `copy.deepcopy` is what restores a module, and not the reading of a file."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(5):
+        if frame is not None and frame.f_globals.get("__name__") == "copy":
+            return True
+        frame = frame.f_back if frame is not None else None
+    return False

@@ -1,6 +1,7 @@
-"""The optimizers of a script, in a fixed order: those that have stepped, then those that were made."""
+"""The optimizers of a script, in the order in which they were made, so that two runs of a script number them alike."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
 
@@ -10,39 +11,112 @@ from torch.optim.optimizer import Optimizer
 from ckptcheck.trace.script.wrapping import tell_after
 
 
-class Optimizers:
-    """Knows every optimizer made or seen stepping since `listen`, without keeping any alive."""
+@dataclass(slots=True)
+class _Known:
+    """One optimizer. `made` and `stepped` count what happened in the process; `stepped` is None before it steps."""
 
-    def __init__(self) -> None:
-        self._made: dict[int, ref[Any]] = {}
-        self._stepped: dict[int, ref[Any]] = {}
+    optimizer: Callable[[], Any]
+    made: int
+    first_stepped: int | None = None
+    last_stepped: int | None = None
+
+
+@dataclass(slots=True)
+class Optimizers:
+    """Knows every optimizer made or seen stepping since `listen`, without keeping any alive.
+
+    `changes` counts how often one was added.
+    """
+
+    changes: int = 0
+    _known: list[_Known] = field(default_factory=list)
+    _clock: int = 0
 
     def listen(self) -> Callable[[], None]:
         """Know every optimizer that is made from here on; returns what undoes it."""
-        return tell_after(Optimizer, "__init__", self._add)
+        return tell_after(Optimizer, "__init__", self.add)
 
-    def _add(self, optimizer: Any) -> None:
-        self._made[id(optimizer)] = ref(optimizer)
+    def add(self, optimizer: Any) -> None:
+        """Know an optimizer; it comes after those that are known."""
+        if self._entry(optimizer) is None:
+            self.changes += 1
+            self._clock += 1
+            self._known.append(_Known(ref(optimizer, self._forget), self._clock))
+
+    def _forget(self, gone: Any) -> None:
+        self._known = [one for one in self._known if one.optimizer is not gone]
+
+    def _entry(self, optimizer: Any) -> _Known | None:
+        return next((one for one in self._known if one.optimizer() is optimizer), None)
 
     def stepped(self, optimizer: Any) -> None:
         """Note that an optimizer is about to update."""
-        known = self._stepped.get(id(optimizer))
-        if known is None or known() is not optimizer:
-            self._stepped[id(optimizer)] = ref(optimizer)
+        self.add(optimizer)
+        known = self._entry(optimizer)
+        assert known is not None
+        self._clock += 1
+        known.last_stepped = self._clock
+        if known.first_stepped is None:
+            known.first_stepped = self._clock
+
+    def alive(self) -> list[Any]:
+        """Every known optimizer."""
+        return [one for known in list(self._known) if (one := known.optimizer()) is not None]
+
+    def held(self) -> set[int]:
+        """The identities of the tensors that known optimizers hold."""
+        return {id(tensor) for one in self.alive() for tensor in members(one)}
 
     def all(self) -> list[Any]:
-        """The optimizers in their order. One that never stepped and shares parameters with one that did is left out."""
-        stepped = [one for known in self._stepped.values() if (one := known()) is not None]
-        touched = {id(tensor) for one in stepped for tensor in members(one)}
-        made = [one for known in self._made.values() if (one := known()) is not None]
-        waiting = [
-            one for one in made
-            if not any(one is other for other in stepped) and not any(id(tensor) in touched for tensor in members(one))
+        """The optimizers that train, in the order in which they were made.
+
+        Left out are those that another one has taken the place of: made after their last update, it has stepped. Left
+        out are also those that never stepped and share parameters with one that did, unless they wrap it and keep
+        state of their own.
+        """
+        alive = [(known, one) for known in list(self._known) if (one := known.optimizer()) is not None]
+        starts = [known.made for known, _ in alive if known.first_stepped is not None]
+        stepped = [
+            one for known, one in alive
+            if known.last_stepped is not None and not any(made > known.last_stepped for made in starts)
         ]  # fmt: skip
-        return [*stepped, *waiting]
+        waiting = any(known.first_stepped is None for known, _ in alive)
+        touched = {id(tensor) for one in stepped for tensor in members(one)} if waiting else set()
+        return [one for known, one in alive if _among(one, stepped) or _waits(known, one, touched)]
+
+
+def _waits(known: _Known, one: Any, touched: set[int]) -> bool:
+    if known.first_stepped is not None:
+        return False
+    inner = wrapped(one)
+    if inner:
+        return bool(_own_state(one, inner)) and bool(list(members(one)))
+    return not any(id(tensor) in touched for tensor in members(one))
+
+
+def _among(one: Any, objects: list[Any]) -> bool:
+    return any(one is other for other in objects)
+
+
+def _own_state(optimizer: Any, inner: list[Any]) -> Any:
+    state = vars(optimizer).get("state")
+    return None if any(state is vars(one).get("state") for one in inner) else state
+
+
+def wrapped(optimizer: Any) -> list[Any]:
+    """The optimizers that an optimizer keeps among its attributes and that hold some of its parameters."""
+    found = [
+        one
+        for value in getattr(optimizer, "__dict__", {}).values()
+        for one in (value if type(value) in (list, tuple) else (value,))
+        if isinstance(one, Optimizer) and one is not optimizer
+    ]
+    own = {id(tensor) for tensor in members(optimizer)} if found else set()
+    return [one for one in found if any(id(tensor) in own for tensor in members(one))]
 
 
 def members(optimizer: Any) -> Iterator[torch.Tensor]:
     """The tensors in an optimizer's groups."""
-    for group in getattr(optimizer, "param_groups", ()):
+    groups = getattr(optimizer, "param_groups", None)
+    for group in groups if isinstance(groups, list | tuple) else ():
         yield from group["params"]

@@ -1,6 +1,7 @@
 """Where a recorded process and its parent meet: through files in a folder, since a launcher may stand between them.
 
 What the processes write, each file by one process, whole at once:
+  torch.PID         empty: this process has imported torch
   step.RANK.PID     the last step done, as text; renewed in place, so that the parent sees progress
   waiting.RANK.PID  {"rank", "world_size", "step"}: waits until the parent has copied the output folder
   stopped.RANK.PID  the same: has done the last step asked for, and waits to be ended
@@ -13,6 +14,7 @@ import fcntl
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +26,7 @@ COPIED: Final = "copied"
 SIGNALLED: Final = "signalled"
 LOOK_S: Final = 0.01
 """How often a waiting process looks whether it may go on."""
-MAX_PATHS: Final = 200
+MAX_PATHS: Final = 2_000
 """Changed paths that are noted of one step."""
 MAX_FILES: Final = 100_000
 """Files of an output folder that are looked at."""
@@ -43,8 +45,11 @@ class Rendezvous:
         self._process = os.getpid()
         self._progress: int | None = None
         self._seen: dict[str, tuple[int, int, int]] | None = None
-        if orders.output is not None and orders.control is not None:
-            self._seen = _listing(orders.output)
+        if orders.control is not None:
+            with suppress(OSError):
+                (orders.control / f"torch.{self._process}").touch()
+            if orders.output is not None:
+                self._seen = listing(orders.output)
 
     def waits_after(self, step: int) -> bool:
         """Whether `step_done` will wait for this step: what was recorded has to be on disk before."""
@@ -74,28 +79,25 @@ class Rendezvous:
 
     def _tell_step(self, step: int) -> None:
         assert self._control is not None
-        try:
+        with suppress(OSError):  # a broken channel is no broken training
             if self._progress is None:
                 path = self._control / self._name("step")
-                self._progress = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+                self._progress = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.pwrite(self._progress, f"{step:<20d}".encode(), 0)
-        except OSError:
-            pass  # progress that is not told is a shorter time limit, no broken training
 
     def _tell_changes(self, step: int) -> None:
         output = self._orders.output
         if self._seen is None or output is None or self._control is None or rank_and_world()[0] != 0:
             return
-        now = _listing(output)
+        if self._orders.pause_after is not None and step > self._orders.pause_after:
+            return  # nobody asks for what came later
+        now = listing(output)
         changed = [path for path, facts in now.items() if self._seen.get(path) != facts]
         self._seen = now
         if changed:
             line = json.dumps({"step": step, "paths": changed[:MAX_PATHS]})
-            try:
-                with (self._control / f"changes.{self._process}").open("a") as file:
-                    file.write(line + "\n")
-            except OSError:
-                pass
+            with suppress(OSError), (self._control / f"changes.{self._process}").open("a") as file:
+                file.write(line + "\n")
 
     def _name(self, what: str) -> str:
         return f"{what}.{rank_and_world()[0]}.{self._process}"
@@ -129,7 +131,7 @@ def is_alive(control: Path) -> bool:
     return False
 
 
-def _listing(folder: Path) -> dict[str, tuple[int, int, int]]:
+def listing(folder: Path) -> dict[str, tuple[int, int, int]]:
     """(inode, size, time of the last change in ns) by path, of every file below a folder; links are not followed."""
     found: dict[str, tuple[int, int, int]] = {}
     pending = [str(folder)]

@@ -21,7 +21,7 @@ def start() -> None:
     modules, optimizers, sections = Modules(), Optimizers(), Sections()
     recording = Recording(orders, modules, optimizers, sections)
     undo: list[Callable[[], None]] = [
-        modules.listen(), optimizers.listen(), sections.listen(), Listening(recording).listen(), loads.listen(recording)
+        modules.listen(), optimizers.listen(), sections.listen(), Listening(recording).listen(), loads.listen(recording.loads)
     ]  # fmt: skip
     process = os.getpid()
 

@@ -1,40 +1,62 @@
-"""Methods of torch's classes with something told before or after them, and back to what they were."""
+"""Methods of classes with something told before or after them, and back to what they were."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import torch
+
 
 def tell_after(owner: Any, name: str, tell: Callable[[Any], None]) -> Callable[[], None]:
-    """Call `tell` with the object after a method of it has returned; returns what undoes it."""
+    """Call `tell` with the object after a method of it has returned; returns what undoes it.
+
+    What torch.compile traces is not told of, so that graphs stay whole.
+    """
     original = getattr(owner, name)
+    telling = [tell]
 
     @wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
-        tell(self)
+        if not torch.compiler.is_compiling() and telling:
+            telling[0](self)
         return result
 
-    return _in_place(owner, name, original, method)
+    return in_place(owner, name, method, telling)
 
 
 def tell_before(owner: Any, name: str, tell: Callable[..., None]) -> Callable[[], None]:
-    """Call `tell` with the object and the arguments before a method of it; returns what undoes it."""
+    """Call `tell` with the object and the arguments before a method of it; returns what undoes it.
+
+    What torch.compile traces is not told of, so that graphs stay whole.
+    """
     original = getattr(owner, name)
+    telling = [tell]
 
     @wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        tell(self, *args, **kwargs)
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling() and telling:
+            telling[0](self, *args, **kwargs)
         return original(self, *args, **kwargs)
 
-    return _in_place(owner, name, original, method)
+    return in_place(owner, name, method, telling)
 
 
-def _in_place(owner: Any, name: str, original: Any, method: Any) -> Callable[[], None]:
+def in_place(owner: Any, name: str, method: Any, telling: list[Any]) -> Callable[[], None]:
+    """Put a method in place of what an owner has; returns what undoes it.
+
+    Undoing clears `telling`, so that where somebody has wrapped the method meanwhile it stays, and only passes on.
+    """
+    own = vars(owner).get(name)
     setattr(owner, name, method)
 
     def undo() -> None:
-        if getattr(owner, name) is method:  # else somebody has wrapped ours
-            setattr(owner, name, original)
+        telling.clear()
+        if vars(owner).get(name) is not method:
+            return
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
 
     return undo

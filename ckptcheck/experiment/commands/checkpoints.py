@@ -1,0 +1,91 @@
+"""Which file or folder is the checkpoint of a step, told from what the step wrote into the output folder."""
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from ckptcheck.errors import CheckpointError
+from ckptcheck.readers.folders import folder_files as names
+from ckptcheck.readers.folders.run_folder import RunFolder
+from ckptcheck.readers.json_file import JsonFile
+from ckptcheck.readers.pickle.bare_pickle import BarePickle
+from ckptcheck.readers.reader import HEAD_BYTES, Head
+from ckptcheck.readers.reading import list_folder
+from ckptcheck.readers.source import FilePool
+from ckptcheck.readers.table import FILE_READERS
+
+_TENSOR_READERS: Final = tuple(one for one in FILE_READERS if not isinstance(one, JsonFile | BarePickle))
+
+
+def checkpoint_in(folder: Path, changed: Collection[str]) -> Path | None:
+    """The checkpoint that a step wrote; `changed` are the paths, relative to `folder`, of what it wrote.
+
+    A folder is one where all the tensors in it are of this step, and several files, its name or a description of its
+    kind say that it is one; else each file is one. Of several the one with the most bytes is taken, for it holds more
+    than the weights; of equals the outermost, then the newest. None where nothing that was written holds tensors.
+    """
+    written = [PurePosixPath(one) for one in changed if holds_tensors(folder / one)]
+    found = {_whole(folder, one, frozenset(written)) for one in written}
+    sizes = {one: _nbytes(folder / one) for one in found}
+    ranked = sorted(found, key=lambda one: (-sizes[one], len(one.parts), -_written_s(folder / one), str(one)))
+    return folder / ranked[0] if ranked else None
+
+
+def holds_tensors(path: Path) -> bool:
+    """Whether a file is one that our readers claim, and more than text."""
+    named = names.is_weights(path.name)
+    stored = path.name.endswith(names.DCP_SUFFIX) or path.name == names.DCP_METADATA
+    if path.is_symlink() or not path.is_file() or (path.suffix in names.OTHER_SUFFIXES and not stored):
+        return False
+    pool = FilePool()
+    try:
+        source = pool.open(path)
+        head = Head(source, source.head(HEAD_BYTES))
+        if any(one.claims(head) for one in _TENSOR_READERS):
+            return True
+        return (named or stored) and BarePickle().claims(head)
+    except CheckpointError:
+        return False  # it went away meanwhile, or cannot be read: nothing that a resume could use
+    finally:
+        pool.close()
+
+
+def _whole(folder: Path, file: PurePosixPath, written: frozenset[PurePosixPath]) -> PurePosixPath:
+    """The outermost folder around a file that is one checkpoint; the file itself where there is none."""
+    for around in reversed(file.parents):  # the output folder itself first
+        if _is_checkpoint(folder, around, written):
+            return around
+    return file
+
+
+def _is_checkpoint(folder: Path, around: PurePosixPath, written: frozenset[PurePosixPath]) -> bool:
+    place = folder / around
+    if not all(one in written for one in _tensor_files(folder, place)):
+        return False  # it holds something of an earlier step
+    listing = list_folder(place)
+    marked = any(one in listing.files for one in (names.DCP_METADATA, names.RECIPE_STATE))
+    if marked or any(names._marks(one) for one in names.at_top(listing)):
+        return True
+    if RunFolder().claims(listing):
+        return False
+    if around.parts and names.NUMBERED.fullmatch(around.name):
+        return len(listing.files) > 1
+    return sum(map(names.is_weights, names.at_top(listing))) > 1
+
+
+def _tensor_files(folder: Path, place: Path) -> Iterator[PurePosixPath]:
+    for here, _, files in os.walk(place):
+        for name in files:
+            if names.is_stored_state(name) and holds_tensors(Path(here, name)):
+                yield PurePosixPath(Path(here, name).relative_to(folder).as_posix())
+
+
+def _nbytes(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(Path(here, name).stat().st_size for here, _, files in os.walk(path) for name in files)
+
+
+def _written_s(path: Path) -> float:
+    return path.stat().st_mtime

@@ -1,0 +1,234 @@
+"""Optimizers that are no torch.optim.Optimizer, or never ran its constructor: found by what they hold."""
+
+import gc
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Final
+from weakref import ref
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import Optimizer
+
+from ckptcheck.trace.script.modules import Modules
+from ckptcheck.trace.script.notes import Notes
+from ckptcheck.trace.script.optimizers import Optimizers
+from ckptcheck.trace.script.updates import STEP_CODES, Updates
+from ckptcheck.trace.script.wrapping import in_place
+
+_NUMBERS: Final = (bool, int, float)
+
+
+class DuckTyped:
+    """Looks for such optimizers, once for each set of parameters that get gradients and that nobody known holds.
+
+    Their classes' `step` is wrapped from then on; the objects stay as they are.
+    """
+
+    def __init__(self, modules: Modules, optimizers: Optimizers, updates: Updates, notes: Notes) -> None:
+        self._modules = modules
+        self._optimizers = optimizers
+        self._updates = updates
+        self._notes = notes
+        self._seen = (-1, -1)
+        self._missed: set[int] = set()
+        self._stand_ins: dict[int, tuple[Callable[[], Any], Any]] = {}
+        self._undo: dict[type, Callable[[], None]] = {}
+
+    def undo(self) -> None:
+        """Leave the classes as they were."""
+        for one in self._undo.values():
+            one()
+        self._undo.clear()
+
+    def before_forward(self) -> None:
+        """A window begins: where no optimizer is known at all, one that steps with a closure is found here."""
+        if not self._optimizers.changes and self._seen != (self._modules.changes, 0):
+            self._seen = (self._modules.changes, 0)
+            self._look({id(one) for _, _, one in self._modules.parameters() if one.requires_grad})
+
+    def after_backward(self) -> None:
+        """A backward has given gradients."""
+        seen = (self._modules.changes, self._optimizers.changes)
+        if seen == self._seen and self._optimizers.changes:
+            return
+        self._seen = seen
+        missed = self._unheld()
+        if missed and missed.keys() != self._missed:
+            self._look(set(missed))
+            missed = self._unheld()
+            if missed:
+                names = sorted(set(missed.values()))
+                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+                self._notes.say(
+                    f"{len(missed)} parameters get gradients and no optimizer is seen to hold them "
+                    f"({', '.join(names[:3])}{more}): their updates are not recorded as updates."
+                )
+        self._missed = set(missed)
+
+    def _unheld(self) -> dict[int, str]:
+        held = self._optimizers.held()
+        return {
+            id(one): f"{type(module).__name__}.{name}" for module, name, one in self._modules.parameters()
+            if id(one) not in held and one.is_leaf and one.grad is not None
+        }  # fmt: skip
+
+    def _look(self, wanted: set[int]) -> None:
+        found = [(first, one) for one in _steppers() if (first := _first_held(one, wanted)) is not None]
+        order = {id(one): place for place, (_, _, one) in enumerate(self._modules.parameters())}
+        for first, one in sorted(found, key=lambda pair: order.get(pair[0], len(order))):
+            if not any(other is not one and _keeps(one, other) for _, other in found):
+                self._optimizers.add(self._stand_in(one))
+                self._wrap(type(one))
+
+    def _stand_in(self, one: Any) -> Any:
+        """What stands for an object in traces: itself, where it has groups of its own."""
+        known = self._stand_ins.get(id(one))
+        if known is not None and known[0]() is one:
+            return known[1]
+        alive = _weak(one, lambda _: self._stand_ins.pop(id(one), None))
+        whole = isinstance(_fields(one).get("param_groups"), list) and alive is not None
+        stand_in = one if whole else type(type(one).__qualname__, (StandIn,), {})(one)
+        if not whole:
+            self._stand_ins[id(one)] = (alive or (lambda: one), stand_in)
+        return stand_in
+
+    def _wrap(self, kind: type) -> None:
+        if kind in self._undo:
+            return
+        original = kind.step  # type: ignore[attr-defined]
+        listening = [self._updates]
+
+        @wraps(original)
+        def step(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or not listening:
+                return original(self, *args, **kwargs)
+            updates, told = listening[0], stand_in(self)
+            updates.before(self, told)
+            result = original(self, *args, **kwargs)
+            updates.after(self, told)
+            return result
+
+        stand_in = self._stand_in
+        STEP_CODES.add(step.__code__)
+        try:
+            self._undo[kind] = in_place(kind, "step", step, listening)
+        except TypeError:
+            self._notes.say(f"The updates of {kind.__name__} are not seen: its class cannot be changed.")
+
+
+class StandIn:
+    """An optimizer without groups as one that has them: what it holds, read anew each time. Keeps it not alive."""
+
+    def __init__(self, one: Any) -> None:
+        self._one = _weak(one, None) or (lambda: one)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """One group, with the numbers that the optimizer has; its own groups where it has some."""
+        fields = _fields(self._one())
+        if isinstance(fields.get("param_groups"), list):
+            return list(fields["param_groups"])
+        return [{"params": _members(fields)[1], **{key: one for key, one in fields.items() if _is_setting(one)}}]
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        """What it keeps for each parameter, from lists and dicts as long as the list of parameters, and other tensors."""
+        fields = _fields(self._one())
+        name, members = _members(fields)
+        state: dict[Any, Any] = {}
+        for key, value in fields.items():
+            if key == name or key == "param_groups":
+                continue
+            if isinstance(value, Mapping) and value and all(isinstance(one, torch.Tensor) for one in value):
+                state.update(value)
+            elif isinstance(value, list | tuple) and len(value) == len(members) and _holds_tensor(value):
+                for tensor, one in zip(members, value, strict=True):
+                    state.setdefault(tensor, {})[key] = one
+            elif _holds_tensor(value):
+                state[key] = {"": value} if isinstance(value, torch.Tensor) else value
+        return state
+
+
+def _steppers() -> list[Any]:
+    """Everything alive that has a `step` and may be an optimizer."""
+    kinds: dict[type, bool] = {}
+    found = []
+    for one in gc.get_objects():
+        kind = type(one)
+        if kind not in kinds:
+            kinds[kind] = _may_optimize(kind)
+        if kinds[kind] and not ("_optimizer_step_pre_hooks" in _fields(one)):
+            found.append(one)
+    return found
+
+
+def _may_optimize(kind: type) -> bool:
+    if issubclass(kind, nn.Module | LRScheduler | StandIn | type):
+        return False
+    names = {name for one in kind.__mro__ for name in vars(one)}
+    return "step" in names and bool(names & {"zero_grad", "param_groups"} or not issubclass(kind, Optimizer))
+
+
+def _first_held(one: Any, wanted: set[int]) -> int | None:
+    """The first wanted parameter that an object holds in groups or in a list of its own."""
+    fields = _fields(one)
+    groups = fields.get("param_groups")
+    if not isinstance(groups, list) and not _has(type(one), "zero_grad"):
+        return None
+    try:
+        held = [id(one) for group in groups for one in group["params"]] if isinstance(groups, list) else None
+    except (TypeError, KeyError):
+        return None
+    return next((key for key in (held if held is not None else map(id, _members(fields)[1])) if key in wanted), None)
+
+
+def _has(kind: type, name: str) -> bool:
+    return any(name in vars(one) for one in kind.__mro__)
+
+
+def _members(fields: Mapping[str, Any]) -> tuple[str, list[torch.Tensor]]:
+    """The attribute in which an object keeps parameters, and these: a list, or a dict by name."""
+    for key, value in fields.items():
+        held = list(value.values()) if isinstance(value, dict) else value
+        if isinstance(held, list | tuple) and held and all(isinstance(one, torch.Tensor) for one in held):
+            if any(one.requires_grad and one.is_leaf for one in held):
+                return key, list(held)
+    return "", []
+
+
+def _keeps(outer: Any, inner: Any) -> bool:
+    return any(value is inner for value in _fields(outer).values())
+
+
+def _fields(one: Any) -> dict[str, Any]:
+    """The attributes of an object, without asking its class for any."""
+    try:
+        fields = object.__getattribute__(one, "__dict__")
+    except AttributeError:
+        fields = {}
+    fields = fields if isinstance(fields, dict) else {}
+    slots = (name for kind in type(one).__mro__ for name in vars(kind).get("__slots__", ()) if name != "__weakref__")
+    return {**{name: getattr(one, name) for name in slots if hasattr(one, name)}, **fields}
+
+
+def _is_setting(value: Any) -> bool:
+    return isinstance(value, _NUMBERS) or (
+        isinstance(value, tuple) and bool(value) and all(isinstance(one, _NUMBERS) for one in value)
+    )
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds_tensor(one) for one in value.values())
+    return isinstance(value, torch.Tensor) or (
+        isinstance(value, list | tuple) and any(isinstance(one, torch.Tensor) for one in value)
+    )
+
+
+def _weak(one: Any, gone: Callable[[Any], Any] | None) -> Callable[[], Any] | None:
+    try:
+        return ref(one, gone)
+    except TypeError:  # its class has slots, and none for weak references
+        return None

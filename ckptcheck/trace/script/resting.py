@@ -1,0 +1,93 @@
+"""Whether a tensor rests: whether it can be measured later and still be what it was when it was handed over.
+
+The contract says so of what is handed over to be measured beside the training, but a script may break it: clip
+weights inside of a forward pass, swap averages in, clear gradients by hand. So trust is earned. An item is measured
+at once, and measured again at the end of the time in which it should have rested, for `TRIALS` times; then it is
+trusted. What is trusted is still looked at before and after it is measured: its version, which torch counts up with
+each operation in place, and some of its numbers, since what is done to `.data` is not counted.
+"""
+
+import ctypes
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import torch
+
+from ckptcheck.trace.items import Item
+
+KINDS: Final = frozenset({"param", "state", "ema", "buffer", "grad"})
+"""Kinds of items that may rest. Inputs are the script's own, and other sections may move with each batch."""
+SMALL_BYTES: Final = 4096
+"""Smaller tensors cost less to measure at once than to hand over."""
+SMALL_BUFFER_BYTES: Final = 65536
+"""Smaller buffers are statistics, which move in each forward pass; larger ones are masks and tables."""
+TRIALS: Final = 2
+_PLACES: Final = 16
+"""How many numbers of a tensor are looked at."""
+
+Key: TypeAlias = tuple[str, Item]
+"""In which time an item should rest, and the item."""
+
+
+def may_rest(item: Item, tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of a kind that may rest and can be looked at: contiguous memory of the CPU, not small."""
+    return (
+        item.kind in KINDS
+        and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.device.type == "cpu"
+        and tensor.layout == torch.strided
+        and not tensor.is_nested
+        and tensor.nbytes >= (SMALL_BUFFER_BYTES if item.kind == "buffer" else SMALL_BYTES)
+        and tensor.is_contiguous()
+        and not (tensor.is_inference() or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+    )
+
+
+@dataclass(slots=True)
+class Seen:
+    """A tensor as it was when it was looked at. Holds its memory, also where the script gives the tensor another."""
+
+    tensor: torch.Tensor
+    version: int
+    glimpse: bytes
+
+    def moved(self) -> bool:
+        """Whether it is known to have changed since."""
+        return self.tensor._version != self.version or _glimpse(self.tensor) != self.glimpse
+
+
+def seen(tensor: torch.Tensor) -> Seen:
+    """Look at a tensor that `may_rest`."""
+    tensor = tensor.detach()
+    return Seen(tensor, tensor._version, _glimpse(tensor))
+
+
+def _glimpse(tensor: torch.Tensor) -> bytes:
+    """Words of four bytes from head to tail."""
+    content = (ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())
+    words = memoryview(content).cast("B")[: tensor.nbytes // 4 * 4].cast("I")
+    return words[:: max(1, len(words) // (_PLACES - 1))].tobytes() + words[-1:].tobytes()
+
+
+@dataclass(slots=True)
+class Trust:
+    """Which items are trusted to rest, which are on trial, and which have been seen to move."""
+
+    restless: set[Key] = field(default_factory=set)
+    _passed: dict[Key, int] = field(default_factory=dict)
+
+    def trusts(self, key: Key) -> bool:
+        """Whether it rests, as far as is known."""
+        return key not in self.restless and self._passed.get(key, 0) >= TRIALS
+
+    def on_trial(self, key: Key) -> bool:
+        """Whether it is still to be found out."""
+        return key not in self.restless and self._passed.get(key, 0) < TRIALS
+
+    def rested(self, key: Key) -> None:
+        """It has been found unchanged at the end of a trial."""
+        self._passed[key] = self._passed.get(key, 0) + 1
+
+    def moved(self, key: Key) -> None:
+        """It has been found changed, and is trusted no more."""
+        self.restless.add(key)

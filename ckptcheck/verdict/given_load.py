@@ -1,0 +1,218 @@
+"""What a script gave to `load_state_dict`, as the load that rules judge: by the names and places of its live objects."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ckptcheck.conventions.wrappers import Stripper
+from ckptcheck.optimizers.guessing import guess
+from ckptcheck.rules.loads.dry_run import DryRun, Paired
+from ckptcheck.rules.loads.hyperparameters import same_number
+from ckptcheck.rules.loads.views import sizes
+from ckptcheck.state.checkpoint import Checkpoint, NameSource, Naming, numbered
+from ckptcheck.state.raw import RawTree
+from ckptcheck.state.scalars import finite_number
+from ckptcheck.state.training_state import Entry, Group, Optimizer, Parameter, TrainingState, unnamed
+from ckptcheck.trace.given_state import LoadNote, ScriptLoads, contents
+
+METHOD: Final = "load_state_dict"
+_NAMED: Final = Naming(NameSource.PARAM_NAMES, certain=True, reason="the groups that were given name their parameters")
+_NUMBERED: Final = Naming(NameSource.NONE, certain=False, reason="the groups that were given number their parameters")
+_TREE: Final = RawTree(Path(METHOD), "live", {}, 0)
+_NOTHING: Final = Optimizer(None, ())
+
+
+def is_resume(seen: ScriptLoads) -> bool:
+    """Whether what was given is of a training in progress: an optimizer that has stepped, a schedule that has moved."""
+    return any(one.state for one in seen.given.optimizers) or has_moved(seen.given)
+
+
+def has_moved(state: TrainingState) -> bool:
+    """Whether a schedule stands beyond its first step."""
+    section = state.sections.get("schedule", {})
+    positions = [finite_number(one) for path, one in section.items() if path.rpartition(".")[2] == "last_epoch"]
+    return any(position is not None and position > 0 for position in positions)
+
+
+def load_of(seen: ScriptLoads) -> DryRun:
+    """The load as one of a checkpoint that holds what was given, its optimizers paired by what they were given to."""
+    from ckptcheck.verdict.held import held_against
+
+    loaded = seen.loaded if seen.comparable else None
+    live = seen.loaded if seen.loaded is not None else seen.built
+    built = _built(seen, live)
+    named = {one.name for one in seen.notes if one.section == "optimizer" and one.is_last and one.named}
+    pairs = [_pair(place, one, seen, built, named=place in named) for place, one in enumerate(built.optimizers)]
+    if loaded is not None:
+        loaded = _left_by_the_load(loaded, pairs, seen)
+        pairs = [_without_set_by_hand(one, loaded) for one in pairs]
+        loaded = replace(loaded, optimizers=tuple(map(_with_the_keys, loaded.optimizers, pairs)))
+    checkpoint = Checkpoint(
+        raw=_TREE,
+        convention="plain",
+        state=replace(
+            seen.given, optimizers=tuple(one.file if one.file is not None else _NOTHING for one in pairs), step=None
+        ),
+        namings=tuple(_NAMED if one.named else _NUMBERED for one in pairs),
+    )
+    raised = [f"that of {one.class_name}: {one.raised}" for one in seen.notes if one.raised and one.is_last]
+    built = replace(built, optimizers=tuple(one.live for one in pairs))
+    dry = DryRun(checkpoint, built, how=METHOD, raised="; ".join(raised) or None, pairs=tuple(pairs))
+    dry = held_against(dry, loaded)
+    if loaded is None:
+        return dry
+    given = contents(seen.given)
+    entries = {**loaded.buffers, **{name: one.entry for name, one in loaded.parameters.items()}}
+    found = {name for name, one in entries.items() if one.digest is not None and (one.spec, one.digest.value) in given}
+    return replace(dry, held=dry.held | found)
+
+
+def _built(seen: ScriptLoads, live: TrainingState) -> TrainingState:
+    """All live objects as they were built: those that were given nothing may have been filled in any other way.
+
+    Their parameters have no digest, and their optimizers no state where they have some now.
+    """
+    parameters = {
+        name: seen.built.parameters.get(name) or replace(one, entry=Entry(one.entry.spec, None))
+        for name, one in live.parameters.items()
+    }
+    known = {name: replace(one, requires_grad=live.parameters[name].requires_grad,
+                           aliases=live.parameters[name].aliases) for name, one in parameters.items()}  # fmt: skip
+    given = [bool(one.groups) for one in seen.built.optimizers]
+    optimizers = tuple(
+        seen.built.optimizers[place] if place < len(given) and given[place] else replace(one, state={})
+        for place, one in enumerate(live.optimizers)
+    )
+    sections = {**live.sections, **seen.built.sections}
+    if "schedule" not in seen.given.sections and has_moved(live):
+        sections.pop("schedule")  # brought to its place in another way
+    return replace(live, parameters=known, optimizers=optimizers, sections=sections)
+
+
+def _pair(place: int, built: Optimizer, seen: ScriptLoads, live: TrainingState, *, named: bool) -> Paired:
+    given = seen.given.optimizers[place] if place < len(seen.given.optimizers) else _NOTHING
+    if not given.groups:
+        return Paired(place, built, None)
+    own = _spelled(given, live.parameters) if named else None
+    return Paired(
+        place=place,
+        live=built,
+        file=own if own is not None else _by_place(given, built),
+        named=own is not None,
+        numbered=True,
+        guesses=guess(given).names,
+        file_place=place,
+    )
+
+
+def _spelled(given: Optimizer, live: Mapping[str, Parameter]) -> Optimizer | None:
+    """The given optimizer with the live spelling of its names; None where none of them is a live parameter's."""
+    strip = Stripper(given.members)
+    aliases = {alias: name for name, one in live.items() for alias in one.aliases}
+    names: dict[str, str] = {}
+    for name in given.members:
+        bare = strip.strip(name)
+        ends = [one for one in live if one.endswith(f".{bare}")] if bare not in live and bare not in aliases else []
+        names[name] = ends[0] if len(ends) == 1 else aliases.get(bare, bare)
+    if not live.keys() & set(names.values()) or len(set(names.values())) < len(names):
+        return None
+    return _renamed(given, names)
+
+
+def _by_place(given: Optimizer, built: Optimizer) -> Optimizer:
+    """The given optimizer with the live names at its places; with numbers where the groups are of other lengths."""
+    if sizes(given) != sizes(built):
+        index = iter(range(sum(sizes(given))))
+        return _renamed(given, {name: numbered(next(index)) for name in given.members})
+    names: dict[str, str] = {}
+    for place, (theirs, ours) in enumerate(zip(given.groups, built.groups, strict=True)):
+        for index_in, (name, live) in enumerate(zip(theirs.members, ours.members, strict=True)):
+            if name is not None:
+                names.setdefault(name, live if live is not None else unnamed(place, index_in))
+    renamed = _renamed(given, names)
+    groups = [Group(ours.members, one.hyperparameters) for ours, one in zip(built.groups, given.groups, strict=True)]
+    return replace(renamed, groups=tuple(groups))
+
+
+def _renamed(optimizer: Optimizer, names: Mapping[str, str]) -> Optimizer:
+    groups = tuple(
+        replace(one, members=tuple(names.get(name, name) if name is not None else None for name in one.members))
+        for one in optimizer.groups
+    )
+    return replace(
+        optimizer, groups=groups, state={names.get(name, name): one for name, one in optimizer.state.items()}
+    )
+
+
+def _left_by_the_load(loaded: TrainingState, pairs: list[Paired], seen: ScriptLoads) -> TrainingState:
+    """The live state without what the script did to it after the load: a cast of the whole model is its own affair."""
+    parameters = dict(loaded.parameters)
+    for name, one in loaded.parameters.items():
+        built, given = seen.built.parameters.get(name), seen.given.parameters.get(name)
+        cast = built and given and built.entry.spec == given.entry.spec and one.entry.spec != built.entry.spec
+        averaged = given and any("train_mode" in group.hyperparameters for pair in pairs for group in pair.live.groups)
+        if given is not None and (cast or averaged):  # a schedule-free optimizer swaps two sets of weights
+            parameters[name] = replace(one, entry=given.entry)
+    return replace(loaded, parameters=parameters)
+
+
+def _without_set_by_hand(pair: Paired, loaded: TrainingState) -> Paired:
+    """A pair without the hyperparameters that the script itself sets: neither given nor built is what the update uses.
+
+    A rate that the training loop calculates for each step is no fault of the load.
+    """
+    if pair.file is None or sizes(pair.file) != sizes(pair.live):
+        return pair
+    groups = []
+    for given, built, now in zip(
+        pair.file.groups, pair.live.groups, loaded.optimizers[pair.place].groups, strict=False
+    ):
+        own = given.hyperparameters.keys() & now.hyperparameters.keys() & built.hyperparameters.keys()
+        third = {
+            key
+            for key in own
+            if not any(same_number(one.hyperparameters[key], now.hyperparameters[key]) for one in (given, built))
+        }
+        groups.append(tuple(_without(one, third) for one in (given, built)))
+    file = replace(pair.file, groups=tuple(given for given, _ in groups))
+    return replace(pair, file=file, live=replace(pair.live, groups=tuple(built for _, built in groups)))
+
+
+def _without(group: Group, keys: set[str]) -> Group:
+    return replace(group, hyperparameters={key: one for key, one in group.hyperparameters.items() if key not in keys})
+
+
+def _with_the_keys(loaded: Optimizer, pair: Paired) -> Optimizer:
+    """A live optimizer after the load without the hyperparameters that its pair has lost."""
+    if pair.file is None or len(pair.file.groups) != len(loaded.groups):
+        return loaded
+    groups = []
+    for now, given, built in zip(loaded.groups, pair.file.groups, pair.live.groups, strict=True):
+        lost = now.hyperparameters.keys() - given.hyperparameters.keys() - built.hyperparameters.keys()
+        groups.append(_without(now, set(lost)))
+    return replace(loaded, groups=tuple(groups))
+
+
+def fruitless(note: LoadNote, seen: ScriptLoads) -> DryRun | None:
+    """A module's load that found none of its keys, by the keys as torch reads them; None where something came of it."""
+    if note.section != "model" or not note.is_last or note.raised or not note.live_keys or not note.given:
+        return None
+    prefix = f"{note.name}." if note.name else ""
+    live = seen.loaded.parameters if seen.loaded is not None else {}
+    own = {name: one for name, one in seen.built.parameters.items() if name.startswith(prefix) and name in live}
+    given = contents(seen.given)
+    for name, one in own.items():
+        now = live[name].entry
+        held = now.digest is not None and (now.spec, now.digest.value) in given
+        if now.digest != one.entry.digest or held or not seen.comparable:
+            return None
+    if not own:
+        return None
+    state = replace(seen.given, parameters=_named_only(note.unexpected), buffers={}, optimizers=(), sections={})
+    built = replace(seen.built, parameters=_named_only(note.live_keys), buffers={}, optimizers=(), sections={})
+    return DryRun(Checkpoint(_TREE, "plain", state), built, how=METHOD)
+
+
+def _named_only(names: tuple[str, ...]) -> dict[str, Parameter]:
+    return {name: Parameter(name, Entry(None, None), requires_grad=True) for name in names}

@@ -1,0 +1,82 @@
+"""What a result of verify on commands holds beside its findings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from ckptcheck.experiment.commands.plan import CommandSettings
+from ckptcheck.experiment.commands.recorded import Recorded
+from ckptcheck.finding import Json
+from ckptcheck.trace.file import Trace
+from ckptcheck.verdict.parts import crossed
+from ckptcheck.verdict.scripts.placing import Placed, last_step
+
+WHY_NO_VALUES: Final = (
+    "the runs of commands are recorded by digests and norms: how far tensors are apart is not measured"
+)
+UNSEEN: Final = frozenset({
+    "the end of an epoch", "a resume in the middle of an accumulation window", "a second resume in a row",
+    "a second save", "a step without an update",
+})  # fmt: skip
+"""Situations that a recorded script does not show, or that commands never meet: nothing is claimed about them."""
+
+
+def settings_part(settings: CommandSettings) -> dict[str, Json]:
+    """What was asked for."""
+    return {
+        "run": settings.run,
+        "resume": settings.resume,
+        "steps": settings.steps,
+        "folder": str(settings.folder) if settings.folder is not None else None,
+        "shared": list(settings.shared),
+        "online": settings.online,
+        "every": settings.every,
+        "only": list(settings.only),
+        "grads": settings.grads,
+    }
+
+
+def placing_part(placed: Sequence[tuple[int, Placed | None]]) -> list[Json]:
+    """Where each rank of the resumed run goes on, and how that is known."""
+    rows: list[Json] = []
+    for rank, one in placed:
+        if one is not None:
+            alignment = one.alignment
+            rows.append({
+                "rank": rank, "step": one.step, "by": alignment.by, "matched": alignment.matched,
+                "of": alignment.of, "why": alignment.why,
+            })  # fmt: skip
+    return rows
+
+
+def run_rows(runs: Iterable[Recorded]) -> list[Json]:
+    """One row a run: how it ended, where its time went in seconds, how many steps its longest process made."""
+    return [
+        {
+            "name": one.name,
+            "status": one.status,
+            "exit_code": one.exit_code,
+            "seconds": round(one.total_s, 3),
+            "recording_s": round(max((_cost(trace) for trace in one.traces), default=0.0), 3),
+            "steps": max((last_step(trace) for trace in one.traces), default=0),
+            "processes": len(one.traces),
+            "notes": list(one.notes),
+        }
+        for one in runs
+    ]
+
+
+def _cost(trace: Trace) -> float:
+    cost = trace.header.get("recording_s", 0.0)
+    return float(cost) if isinstance(cost, int | float) else 0.0
+
+
+def crossed_part(reference: Trace, step: int, last: int) -> dict[str, Json]:
+    """The situations that the compared steps covered and those that they did not, as far as a recording shows them."""
+    whole = crossed(reference, (step,), last, chained=False)
+    return {key: [one for one in found if one not in UNSEEN] for key, found in whole.items() if isinstance(found, list)}
+
+
+def facts(header: Mapping[str, Any]) -> dict[str, Json]:
+    """The environment of a recorded process."""
+    names = ("python", "torch", "platform", "device", "device_name", "cuda", "flags", "numpy", "digest", "world_size")
+    return {name: header[name] for name in names if name in header}

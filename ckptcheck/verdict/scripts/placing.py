@@ -1,0 +1,83 @@
+"""Where a resumed script goes on: its trace placed on the one that it was resumed from."""
+
+from dataclasses import dataclass, replace
+
+from ckptcheck.comparison.alignment import Alignment, align
+from ckptcheck.comparison.states import StateDiff, compare_states
+from ckptcheck.state.training_state import Parameter, TrainingState
+from ckptcheck.trace.file import Trace
+from ckptcheck.trace.items import BUILT, LOAD, STEP
+from ckptcheck.trace.states import state_after_step, state_at
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A resumed trace whose steps are numbered as those of the run that it continues.
+
+    `step` is k, the step after which it is taken to go on; `alignment` is where it lies by what it loaded.
+    """
+
+    step: int
+    alignment: Alignment
+    trace: Trace
+
+    @property
+    def by_content(self) -> bool:
+        """Whether what it loaded says where it goes on."""
+        return self.alignment.by == "content"
+
+    @property
+    def from_start(self) -> bool:
+        """Whether it loaded nothing: it is where the first run began."""
+        return self.alignment.by == "start" or (self.by_content and self.alignment.step == 0)
+
+
+def place(source: Trace, resumed: Trace, expected: int) -> Placed:
+    """Place a resumed trace by its content; `expected` is k where content does not say.
+
+    Counters alone are no place: a counter that was lost is what shall be found.
+    """
+    alignment = align(source, resumed, expected)
+    step = alignment.step if alignment.by == "content" and alignment.step > 0 else expected
+    return Placed(step, alignment, resumed.shifted(step))
+
+
+def moved(placed: Placed, step: int) -> Placed:
+    """The same with its steps numbered from another one on."""
+    return replace(placed, step=step, trace=placed.trace.shifted(step))
+
+
+def load_of(left: Trace, right: Trace, step: int) -> StateDiff | None:
+    """The state after step k of a run against what a resumed one holds before its next step; None where one lacks."""
+    after = state_after_step(left, step)
+    if after is None or (step, LOAD) not in right.moments:
+        return None
+    live = state_at(right, step, LOAD)
+    sizes = [trace.header.get("world_size") for trace in (left, right)]
+    named = [{"world_size": size} if isinstance(size, int) else {} for size in sizes]
+    # Modes are not recorded in steps, and gradients that an update has read are used up when the next one begins.
+    before = replace(
+        after,
+        parameters={name: _without_gradient(one) for name, one in after.parameters.items()},
+        modes=live.modes,
+        flags={**after.flags, **named[0]},
+    )
+    return compare_states(before, replace(live, flags={**live.flags, **named[1]}))
+
+
+def _without_gradient(one: Parameter) -> Parameter:
+    return replace(one, presence=None, grad=None)
+
+
+def built_of(reference: Trace, resumed: Trace) -> TrainingState | None:
+    """The resumed run before its load: its own record of that, else where the first run of the same script began."""
+    own = next((step for step, moment in resumed.moments if moment == BUILT), None)
+    if own is not None:
+        return state_at(resumed, own, BUILT)
+    begin = next((step for step, moment in reference.moments if moment == LOAD), None)
+    return state_at(reference, begin, LOAD) if begin is not None else None
+
+
+def last_step(trace: Trace) -> int:
+    """The last step that was recorded whole; 0 where none was."""
+    return max((step for step, moment in trace.moments if moment == STEP), default=0)

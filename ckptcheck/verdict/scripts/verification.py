@@ -1,0 +1,210 @@
+"""The resume experiment on commands, from its settings to its result."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from ckptcheck.comparison.traces import TraceDiff
+from ckptcheck.errors import RunFailedError, UsageError
+from ckptcheck.experiment.commands.plan import CommandExperiment, CommandSettings
+from ckptcheck.experiment.commands.recorded import Recorded
+from ckptcheck.experiment.noise import Noise
+from ckptcheck.finding import Compared, Finding, Json, Result
+from ckptcheck.progress import Progress
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.judge import Judgement, judge
+from ckptcheck.verdict.asking import Question
+from ckptcheck.verdict.cases import held_contracts
+from ckptcheck.verdict.parts import first_magnitudes, trajectory_rows
+from ckptcheck.verdict.scripts.cases import Stopped, case_of
+from ckptcheck.verdict.scripts.interrupting import check_interrupted, interruption_of, left_no_checkpoint, left_nothing
+from ckptcheck.verdict.scripts.noise import floor_of
+from ckptcheck.verdict.scripts.parts import WHY_NO_VALUES, crossed_part, facts, placing_part, run_rows, settings_part
+from ckptcheck.verdict.scripts.placing import Placed, last_step
+from ckptcheck.verdict.scripts.ranks import Crew, crews
+from ckptcheck.verdict.scripts.telling import joined, of_rank, with_loads
+from ckptcheck.verdict.summary import Summary
+
+NOT_FOR_COMMANDS = (
+    ("CK609", "what a script saves cannot be left out: whether its saving changes the training is not seen"),
+    ("CK613", "gradients that are held over a save are not seen in a script"),
+)
+"""What no experiment on commands can judge, with the reason."""
+
+
+def verification(settings: CommandSettings, question: Question, progress: Progress | None) -> Result:
+    """Make the runs of two commands, judge them rank by rank, and say what came of it.
+
+    Raises UsageError for commands that cannot be run, RunFailedError where the uninterrupted run does not come to its
+    end or trains no step, TraceError where equal runs have unlike processes: exit code 2, not a verdict.
+    """
+    with CommandExperiment(settings, progress) as experiment, ExitStack() as opened:
+        whole = {one.name: one for one in experiment.whole(repeats=0 if question.quick else question.repeats)}
+        source, stopped = _stop_and_resume(experiment, whole)
+        ranks = _judged_ranks(whole, source, stopped, question, opened)
+        made = _Made(experiment, question, whole, source, stopped, ranks)
+        made.refuse()
+        return made.result()
+
+
+def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded]) -> tuple[Recorded, Stopped]:
+    """Make the run that is stopped, where no copy of a whole one serves, and the one that is resumed from it."""
+    reference, interrupt = next(iter(whole.values())), experiment.settings.interrupt
+    if interrupt is None:
+        source = whole.get(experiment.source, reference)
+        step = experiment.resume_step
+        # A step that the experiment chose is one after which something was saved.
+        newest = step if experiment.settings.resume_at is None else None
+        return source, Stopped(step, newest, reference, experiment.resumed())
+    source = experiment.interrupted()
+    check_interrupted(source, reference, interrupt)
+    if left_nothing(source.output):
+        nothing = Recorded("resumed", (), "ended", 0)
+        return source, Stopped(interrupt[1], None, reference, nothing, interruption_of(source, interrupt, 0))
+    resumed = experiment.resumed()
+    # Where the resumed run makes steps, these tell after which one it goes on.
+    lost_all = not resumed.traces and left_no_checkpoint(source.output)
+    left = interruption_of(source, interrupt, 0 if lost_all else None)
+    return source, Stopped(interrupt[1], None, reference, resumed, left)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """One rank of the experiment: its traces, what they make a case of, and how far equal runs agree."""
+
+    crew: Crew
+    case: Case
+    placed: Placed | None
+    noise: Noise
+
+
+def _judged_ranks(
+    whole: dict[str, Recorded], source: Recorded, stopped: Stopped, question: Question, opened: ExitStack
+) -> list[_Rank]:
+    ranks = []
+    for crew in crews(whole, source, stopped.resumed):
+        noise = floor_of(crew.reference, crew.repeats)
+        case, placed = case_of(crew, stopped, noise, question.policy)
+        if placed is not None:
+            opened.callback(placed.trace.close)
+        ranks.append(_Rank(crew, case, placed, noise))
+    return ranks
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The runs of an experiment and what was made of them."""
+
+    experiment: CommandExperiment
+    question: Question
+    whole: dict[str, Recorded]
+    source: Recorded
+    stopped: Stopped
+    ranks: list[_Rank]
+
+    def refuse(self) -> None:
+        """Raise RunFailedError where nothing explains a death, UsageError for a contract that nothing is under."""
+        resumed = self.stopped.resumed
+        if resumed.status in ("died", "hung") and not any(_explained(one.case) for one in self.ranks):
+            raise RunFailedError(f"the {resumed.name} run {resumed.status}: {resumed.error}", resumed.last_lines)
+        idle = next((one for rank in self.ranks for one in self._contracts(rank)[1]), None)
+        if idle is not None:
+            load = self.ranks[0].case.load
+            known = ", ".join(load.left.parameters)[:200] if load is not None else "unknown"
+            raise UsageError(f"--freeze {idle!r} matches no parameter; parameters are {known}")
+
+    def result(self) -> Result:
+        judged = [one for rank in self._over_ranks() for one in rank]
+        noises = [one.noise for one in self.ranks]
+        summary = Summary(self._cases(), judged, noises, self.question, self._reasons())
+        return summary.result(self._environment(), self._parts())
+
+    def _cases(self) -> list[Case]:
+        return [one.case for one in self.ranks]
+
+    def _over_ranks(self) -> list[list[Judgement]]:
+        """The judgements of each rank; where there are several ranks, what they share is told by the first."""
+        each = [self._judgements(rank) for rank in self.ranks]
+        if len(self.ranks) == 1:
+            return each
+        numbered = [of_rank(one, rank.crew.rank) for rank, found in zip(self.ranks, each, strict=True) for one in found]
+        return [joined(numbered)]
+
+    def _judgements(self, rank: _Rank) -> list[Judgement]:
+        question = self.question
+        whole = Case("reference", 0, noise=rank.noise.first, trajectory=_nothing(), saving=())
+        judged = [judge(one, question.select, question.ignore) for one in (whole, *self._contracts(rank)[0])]
+        own = judge(rank.case, question.select, question.ignore)
+        return [*judged, with_loads(own, self._loads(rank), rank.case.goes_on_exactly)]
+
+    def _loads(self, rank: _Rank) -> Sequence[Finding]:
+        if rank.placed is None:
+            return ()
+        from ckptcheck.verdict.loads_seen import loads_seen
+
+        found: Iterable[Finding] = loads_seen(rank.placed.trace, self.question.select, self.question.ignore)
+        return list(found)
+
+    def _contracts(self, rank: _Rank) -> tuple[list[Case], list[str]]:
+        traces = {self.stopped.whole.name: rank.crew.reference}
+        if rank.placed is not None:
+            traces[self.stopped.resumed.name] = rank.placed.trace
+        return held_contracts(traces, self.question.freeze)
+
+    def _reasons(self) -> list[tuple[str, str]]:
+        reasons = list(NOT_FOR_COMMANDS)
+        if not all(one.noise.repeated for one in self.ranks):
+            reasons.append(("CK611", "no repeat was made (--quick)"))
+        if self.stopped.interruption is None:
+            reasons.append(("CK615", "no run was interrupted by a signal (--interrupt)"))
+        reasons += [("CK601", f"rank {one.crew.rank}: {_why_no_load(self.experiment.settings)}")
+                    for one in self.ranks if one.placed is not None and one.case.load is None]  # fmt: skip
+        return reasons
+
+    def _environment(self) -> dict[str, Json]:
+        return facts(self.ranks[0].crew.reference.header) if self.ranks else {}
+
+    def _parts(self) -> dict[str, Json]:
+        policy = self.question.policy
+        rows = [self._with_rank(row, one) for one in self.ranks for row in trajectory_rows(one.case, WHY_NO_VALUES)]
+        reference = self.ranks[0].crew.reference
+        step = self.ranks[0].case.step
+        return {
+            **settings_part(self.experiment.settings),
+            "resume_at": [self.stopped.after],
+            "resumed_from": self.experiment.source,
+            "offline": dict(self.experiment.environment),
+            "policy": {"name": policy.name, "rtol": policy.rtol, "atol": policy.atol},
+            "ranks": len(self.ranks),
+            "alignment": placing_part([(one.crew.rank, one.placed) for one in self.ranks]),
+            "trajectory": rows,
+            "trajectory_left_out": sum(one.case.trajectory.left_out for one in self.ranks if one.case.trajectory),
+            "magnitudes": first_magnitudes(rows),
+            "crossed": crossed_part(reference, step, last_step(reference)),
+            "runs": run_rows(self._runs()),
+        }
+
+    def _runs(self) -> list[Recorded]:
+        """Every run that was made, in order."""
+        runs = {one.name: one for one in (*self.whole.values(), self.source)}
+        made = [self.stopped.resumed] if self.stopped.resumed.words else []
+        return [*runs.values(), *made]
+
+    def _with_rank(self, row: Json, rank: _Rank) -> Json:
+        return {**row, "rank": rank.crew.rank} if isinstance(row, dict) and len(self.ranks) > 1 else row
+
+
+def _explained(case: Case) -> bool:
+    """Whether what was loaded is a reason for the end of a run that a signal or the time limit ended."""
+    cause = judge(case).cause
+    return cause is not None and cause.code != "CK610"
+
+
+def _why_no_load(settings: CommandSettings) -> str:
+    if settings.every > 1:
+        return f"with --every {settings.every} the step of the checkpoint or the one after it was not recorded"
+    return "the uninterrupted run made no step after the checkpoint, so that its state there is not known whole"
+
+
+def _nothing() -> TraceDiff:
+    return TraceDiff((), Compared(), ())

@@ -1,0 +1,156 @@
+"""Judgements of every part of a resume experiment, on their way to one result: what targets and commands share."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ckptcheck.comparison.states import StateDiff
+from ckptcheck.experiment.noise import Noise
+from ckptcheck.finding import Cause, Compared, Finding, Json, NotJudged, Place, Result, Verdict
+from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.judge import Judgement
+from ckptcheck.rules.runs.table import ROOTS
+from ckptcheck.state.stages import LOAD, STAGE_ORDER
+from ckptcheck.verdict.asking import Question
+
+AFTER_A_SAVE: Final = frozenset({"CK205", "CK603", "CK613"})
+"""Codes of a load that merely follow where saving perturbed the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What came of an experiment.
+
+    Attributes:
+        cases: those of the resumed runs, which count what was compared.
+        judged: the judgements of every case, of these and others.
+        noises: how far equal runs agree, one for each rank.
+        question: what was asked.
+        reasons: (code, why it was not judged), beside what the judgements say.
+    """
+
+    cases: Sequence[Case]
+    judged: Sequence[Judgement]
+    noises: Sequence[Noise]
+    question: Question
+    reasons: Sequence[tuple[str, str]]
+
+    def result(self, environment: Mapping[str, Json], parts: Mapping[str, Json]) -> Result:
+        """The verdict with its cause, the first in time of all cases."""
+        guilty = [one for one in self.judged if one.cause is not None]
+        first = min(guilty, key=_time, default=None)
+        cause = first.cause if first else None
+        place = first.place if first else next((one.place for one in self.judged if one.place is not None), None)
+        compared = compared_of(self.cases)
+        diverges = any(case.first is not None or case.raised is not None for case in self.cases)
+        verdict = Verdict.FAIL if first or diverges else Verdict.PASS
+        findings = _once(finding for one in ([first] if first else []) + list(self.judged) for finding in one.findings)
+        if cause is not None and cause.code == "CK609":
+            # The run that was saved had left its own course: what the resumed one lacks of it says nothing more.
+            findings = tuple(one for one in findings if one.code in ROOTS or _stands_beside_a_save(one))
+        if verdict is Verdict.PASS and any(self._is_noisy(noise) for noise in self.noises):
+            verdict = Verdict.INCONCLUSIVE
+            told = next((one for one in findings if one.code == "CK611"), None)
+            cause, place = Cause("CK611", "certain"), told.where if told else None
+        if verdict is Verdict.PASS and not (compared.steps and compared.parameters):
+            verdict = Verdict.INCONCLUSIVE
+        not_judged, required = self._not_judged(compared), self.question.require
+        if verdict is Verdict.PASS and required and any(one.code.startswith(required) for one in not_judged):
+            verdict = Verdict.FAIL
+        return Result(
+            command="verify",
+            verdict=verdict,
+            compared=compared,
+            first_divergence=place,
+            cause=cause,
+            findings=findings,
+            not_judged=not_judged,
+            environment=environment,
+            parts=parts,
+        )
+
+    def _is_noisy(self, noise: Noise) -> bool:
+        return noise.first is not None and not (self.question.policy.state_exact and noise.only_numeric)
+
+    def _not_judged(self, compared: Compared) -> tuple[NotJudged, ...]:
+        open_codes: dict[str, NotJudged] = {}
+        # A rule was judged if any case had what it needs.
+        settled = [{one.code for one in judgement.not_judged} for judgement in self.judged]
+        for judgement in self.judged:
+            for one in judgement.not_judged:
+                if all(one.code in codes for codes in settled):
+                    open_codes.setdefault(one.code, one)
+        notes = [NotJudged(code, why) for code, why in (*self._floor(), *self.reasons)]
+        if not compared.parameters:
+            notes.append(NotJudged("CK601", "no parameter was compared"))
+        told = {one.code for one in notes}
+        rest = [one for code, one in open_codes.items() if code not in told]
+        return tuple(sorted((*dict.fromkeys(notes), *rest), key=lambda one: one.code))
+
+    def _floor(self) -> list[tuple[str, str]]:
+        """What equal runs leave open."""
+        notes = []
+        for noise in self.noises:
+            if noise.first is not None:
+                where = f"step {noise.first.step}, stage {noise.first.stage}"
+                notes.append(("CK607", f"equal runs differ from {where} on: not judged bitwise"))
+                continue
+            noisy = sorted({(item.kind, item.name) for item in noise.floor})
+            told = {
+                "rng": ("CK603", "nothing seeds this generator"),
+                "extra": ("CK601", "it is not a part of the training"),
+            }
+            notes += [(told[kind][0], f"{name} differs between equal runs: {told[kind][1]}") for kind, name in noisy]
+        return notes
+
+
+def compared_of(cases: Iterable[Case]) -> Compared:
+    """How much was compared by several cases."""
+    listed = list(cases)
+    parts = [case.trajectory.compared for case in listed if case.trajectory is not None]
+    parts += [_compared_at_load(case.load) for case in listed if case.load is not None]
+    return Compared(
+        steps=sum(one.steps for one in parts),
+        parameters=max((one.parameters for one in parts), default=0),
+        state_tensors=max((one.state_tensors for one in parts), default=0),
+        bytes=sum(one.bytes for one in parts),
+    )
+
+
+def _compared_at_load(load: StateDiff) -> Compared:
+    left, right = load.left, load.right
+    tensors = [
+        (place, name, key)
+        for place, (one, other) in enumerate(zip(left.optimizers, right.optimizers, strict=False))
+        for name, entries in one.state.items()
+        for key, entry in entries.items()
+        if entry.spec is not None and key in other.state.get(name, {})
+    ]
+    parameters = left.parameters.keys() & right.parameters.keys()
+    nbytes = sum(left.parameters[name].entry.nbytes for name in parameters)
+    nbytes += sum(left.optimizers[place].state[name][key].nbytes for place, name, key in tensors)
+    return Compared(0, len(parameters), len(tensors), nbytes)
+
+
+def _stands_beside_a_save(one: Finding) -> bool:
+    """Whether a finding is a fault of the load in its own right, where saving has perturbed the run."""
+    return one.where.stage == LOAD and one.code not in AFTER_A_SAVE and not one.evidence.get("without_effect")
+
+
+def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings without repeats: several runs may show the same."""
+    seen: dict[tuple[str, Place], Finding] = {}
+    for one in findings:
+        seen.setdefault((one.code, one.where), one)
+    return tuple(seen.values())
+
+
+def _time(one: Judgement) -> tuple[int, int, int]:
+    saving_first = 0 if one.cause is not None and one.cause.code == "CK609" else 1
+    place, step = one.place, 0
+    if place is not None and place.step is not None:
+        step = place.step
+    is_root = one.cause is not None and one.cause.code in ROOTS
+    # On one step, what differs earlier within it: on several ranks the others merely follow.
+    stage = 0 if is_root or place is None or place.stage is None else STAGE_ORDER[place.stage]
+    return saving_first, step, stage

@@ -1,0 +1,42 @@
+"""Which experiment is asked for, and its settings; nothing heavy is imported before all is checked."""
+
+from typing import Final
+
+from ckptcheck.finding import Result
+from ckptcheck.progress import Progress
+from ckptcheck.verdict.asking import Commands, Question, Target, asks_about_commands, check_points
+
+STEPS: Final = 20
+"""How many steps a target makes unless told."""
+
+
+def verified(target: Target, commands: Commands, question: Question, progress: Progress | None) -> Result:
+    """Make the experiment on a target or on commands, whichever is named. Raises as `verbs.verify`."""
+    if asks_about_commands(target, commands, question.freeze):
+        from ckptcheck.verdict.scripts.asking import settings_of
+        from ckptcheck.verdict.scripts.verification import verification as verification_of_commands
+
+        return verification_of_commands(settings_of(commands), question, progress)
+
+    from ckptcheck.experiment.target import split_target
+
+    assert target.target is not None
+    steps = target.steps if target.steps is not None else STEPS
+    points = check_points(steps, target.resume_at)
+    split_target(target.target)
+
+    from ckptcheck.experiment.plan import Settings
+    from ckptcheck.verdict.verification import verification
+
+    settings = Settings(
+        target.target,
+        steps,
+        points,
+        target.device,
+        target.resume_device,
+        target.seed,
+        target.deterministic,
+        target.timeout_s,
+        target.jobs,
+    )
+    return verification(settings, question, progress)

@@ -1,0 +1,130 @@
+"""The scripts of the launcher table. Each training process makes three steps, and prints its last loss."""
+
+from pathlib import Path
+
+STEPS = 3
+
+LOOP = """
+import sys
+import torch
+
+def train(seed=0, steps=3):
+    torch.manual_seed(seed)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(torch.randn(3, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+    print("loss", loss.item(), flush=True)
+
+def main():
+    train()
+    print("note", file=sys.stderr)
+    return 5
+"""
+
+PLAIN = LOOP + "\nif __name__ == '__main__':\n    sys.exit(main())\n"
+
+PROCESSES = """
+import multiprocessing, sys
+import torch, loop
+
+def idle(number):
+    (torch.nn.Linear(2, 1)(torch.ones(1, 2)).sum()).backward()  # a gradient, and no update
+
+if __name__ == "__main__":
+    for method, target, seed in [("fork", loop.train, 1), ("fork", loop.train, 2), ("fork", idle, 0), ("spawn", loop.train, 3)]:
+        one = multiprocessing.get_context(method).Process(target=target, args=(seed,))
+        one.start()
+        one.join()
+        assert one.exitcode == 0
+"""
+
+WORKERS = """
+import torch, loop
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+    def __getitem__(self, index):
+        return torch.full((4,), float(index))
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for context in ("fork", "spawn"):
+        loader = torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=2, multiprocessing_context=context)
+        for batch in loader:
+            optimizer.zero_grad()
+            loss = model(batch).square().mean()
+            loss.backward()
+            optimizer.step()
+        print(context, loss.item())
+"""
+
+RANKS = """
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+del os.environ["RANK"], os.environ["WORLD_SIZE"]  # as Lightning's ddp leaves them
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.full((3, 4), float(rank + step))).square().mean()
+    loss.backward()
+    optimizer.step()
+print("rank", rank, loss.item())
+dist.destroy_process_group()
+"""
+
+STRANGER = """
+import sys
+import ckptcheck, loop
+
+loop.train()
+print(ckptcheck.MINE, sorted(name for name in sys.modules if name.startswith("ckptcheck")), "numpy" in sys.modules)
+"""
+
+WITHOUT_TORCH = """
+try:
+    import torch
+except ImportError:
+    print("no torch")
+"""
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("xxhash", "numpy"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def written(folder: Path) -> Path:
+    """A folder with all of them: files, a package with a main, a console script, a shell script, two sitecustomize."""
+    files = {
+        "plain.py": PLAIN, "loop.py": LOOP, "processes.py": PROCESSES, "workers.py": WORKERS, "ranks.py": RANKS,
+        "without_torch.py": WITHOUT_TORCH, "blocked/sitecustomize.py": BLOCKED, "other/here.txt": "",
+        "stranger.py": STRANGER,
+        "mine/ckptcheck/__init__.py": "MINE = 'the script\'s own package'\n", "pkg/__init__.py": "", "pkg/__main__.py": PLAIN,
+        "all.sh": "set -e\npython plain.py || test $? = 5\npython -m pkg || test $? = 5\nexec ./console\n",
+        "console": "#!/usr/bin/env python\nimport sys\nfrom loop import main\nif __name__ == '__main__':\n    sys.exit(main())\n",
+    }  # fmt: skip
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "console").chmod(0o755)
+    return folder
