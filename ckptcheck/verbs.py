@@ -104,6 +104,35 @@ def resume(
     return load_and_train(order, Path(checkpoint), step, progress)
 
 
+def record(
+    command: Sequence[str],
+    *,
+    output: Path | str,
+    every: int = 1,
+    only: Sequence[str] = (),
+    grads: bool = True,
+    digest: str | None = None,
+    python: str | None = None,
+    select: Sequence[str] = ("CK",),
+    ignore: Sequence[str] = (),
+) -> Result:
+    """Run `command`, its words, in our own terminal, and record every process that trains into the folder `output`.
+
+    `every` samples every n-th step only, `only` are globs over names of parameters and buffers, `grads` False leaves
+    gradients out. `python` is an interpreter that gets a .pth file for so long, for a command that starts it with -E
+    or -I. The result's part "recorded" holds the command's exit code, 128 + n for signal n; its verdict is error where
+    nothing was recorded, or nothing could be started (126 and 127 as a shell has them). `select` and `ignore` choose
+    the rules that judge what the script loaded. To be called from the main thread, which hands signals on.
+    Raises OutputError where `output` holds anything or cannot be written.
+    """
+    from ckptcheck.verdict.recording import RecordOrder, record_command
+
+    order = RecordOrder(
+        tuple(command), Path(output), every, tuple(only), grads, digest, python, tuple(select), tuple(ignore)
+    )
+    return record_command(order)
+
+
 def compare(
     left: Path | str,
     right: Path | str,

@@ -82,6 +82,21 @@ class Verbs(Protocol):
     ) -> Result:
         """Load, go on and record."""
 
+    def record(
+        self,
+        command: Sequence[str],
+        *,
+        output: Path,
+        every: int = 1,
+        only: Sequence[str] = (),
+        grads: bool = True,
+        digest: str | None = None,
+        python: str | None = None,
+        select: Sequence[str] = ("CK",),
+        ignore: Sequence[str] = (),
+    ) -> Result:
+        """Run a command and record it."""
+
     def compare(
         self,
         left: Path,

@@ -18,6 +18,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "verify": "ckptcheck.cli.verify",
     "save": "ckptcheck.cli.save",
     "resume": "ckptcheck.cli.resume",
+    "record": "ckptcheck.cli.record",
     "compare": "ckptcheck.cli.compare",
     "inspect": "ckptcheck.cli.inspect",
     "check": "ckptcheck.cli.check",

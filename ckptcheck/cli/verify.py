@@ -35,8 +35,23 @@ SECTIONS: Final = {
 }
 
 
+HELP: Final = """Train once through and once stopped and resumed, and compare every step.
+
+TARGET is path/to/file.py[:factory] or package.module:factory; the factory, `build` unless named, takes a
+ckptcheck.Context and returns a ckptcheck.Run. Any script is tested by two commands in place of a TARGET:
+
+\b
+ckptcheck verify --run "python train.py --out {dir}"
+                 --resume "python train.py --out {dir} --resume {ckpt}"
+"""
+
+
 @click.command(
-    "verify", cls=SectionedCommand, sections=SECTIONS, short_help="Does a resumed run reproduce the uninterrupted one?"
+    "verify",
+    cls=SectionedCommand,
+    sections=SECTIONS,
+    help=HELP,
+    short_help="Does a resumed run reproduce the uninterrupted one?",
 )
 @click.argument("target", required=False)
 @click.option("--run", metavar="CMD", help="Trains from the start to the end; {dir} is its output folder.")
@@ -88,17 +103,7 @@ SECTIONS: Final = {
 @view_options
 @click.pass_context
 def command(context: click.Context, /, view: View, **options: Any) -> None:
-    r"""Train once through and once stopped and resumed, and compare every step.
-
-    TARGET is path/to/file.py[:factory] or package.module:factory; the factory, `build` unless named, takes a
-    ckptcheck.Context and returns a ckptcheck.Run.
-
-    Any script is tested by two commands in place of a TARGET:
-
-    \b
-    ckptcheck verify --run "python train.py --out {dir}" \
-                     --resume "python train.py --out {dir} --resume {ckpt}"
-    """
+    """Train TARGET, or two commands, once through and once stopped and resumed, and compare every step."""
     from ckptcheck.cli.deliver import deliver
     from ckptcheck.cli.live import shown_progress
 

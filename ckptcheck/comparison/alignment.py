@@ -5,7 +5,7 @@ change from step to step are looked up first; the steps that they point to are t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ckptcheck.comparison.landmarks import Landmarks, Score
@@ -25,7 +25,7 @@ class Alignment:
     Attributes:
         step: k: what the resumed run loaded is the reference after this step, so that its step j is step k + j.
         by: "content" (parameters and state agree), "counters" (update counters or schedules agree), "hint" (only what
-            the user or the experiment said), "start" (it begins where the reference begins).
+            the user or the experiment said), "start" (it begins where the reference begins; a hint places it).
         matched: parameters and state tensors that agree after that step.
         of: how many were held against each other.
         why: one sentence for the report.
@@ -68,8 +68,9 @@ def align(reference: Trace, resumed: Trace, hint: int | None = None) -> Alignmen
     if other is not None and other.told:
         return _placed(other, "counters" if other.told <= COUNTING else "content", _by_others(other))
     if start.of and start.matched == start.of:
-        return _told(landmarks.start, hint, start, "it begins as the reference began: nothing was loaded")
-    return _told(landmarks.start, hint, start, "nothing of what it begins with is found in the reference")
+        seen = "the resumed run begins as the reference began, so it loaded nothing"
+        return replace(_told(landmarks.start, hint, start, seen), by="start")
+    return _told(landmarks.start, hint, start, "nothing of what the resumed run begins with is found in the reference")
 
 
 def _rank(one: Score, hint: int | None) -> tuple[float, float, float, bool, int]:

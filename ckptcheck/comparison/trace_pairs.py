@@ -6,6 +6,7 @@ import numpy as np
 
 from ckptcheck.comparison.groups import match_groups, parse_groups
 from ckptcheck.comparison.trace_steps import ABSENT, Mask, Numbering, Numbers, Pairing, Rows, Side, Tally, pair_rows
+from ckptcheck.comparison.unsaid import Unsaid
 from ckptcheck.finding import Compared
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.trace.items import STAGE_OF_KIND, STEP, Item, Sample
@@ -69,6 +70,8 @@ class TracePair:
         self._paired: tuple[tuple[object, ...], Pairing] | None = None
         self._silent: tuple[_Grouping, Mask] | None = None
         self._kind: Numbers = np.zeros(0, np.int64)
+        self._unsaid = Unsaid(left), Unsaid(right)
+        self._silence: tuple[tuple[Pairing, tuple[bool, ...]], Mask] | None = None
 
     def compared(self, steps: int) -> Compared:
         """What `differences` has held against each other, over so many steps."""
@@ -86,7 +89,7 @@ class TracePair:
         apart = pairing.unlike(*rows)
         if not len(apart):
             return [], 0
-        apart = self._numbering.in_order(apart[self._with_meaning(apart, pairing, grouping)])
+        apart = self._numbering.in_order(apart[self._with_meaning(apart, pairing, grouping, step)])
         kept = self._bounded(apart, kept_a_kind)
         return self._objects(step, kept, rows, pairing), len(apart) - len(kept)
 
@@ -128,12 +131,24 @@ class TracePair:
             self._paired = key, pair_rows(rows[0], rows[1], size, grouping.renamed, dropped)
         return self._paired[1]
 
-    def _with_meaning(self, apart: Numbers, pairing: Pairing, grouping: _Grouping) -> Mask:
+    def _with_meaning(self, apart: Numbers, pairing: Pairing, grouping: _Grouping, step: int) -> Mask:
         alone: Mask = np.zeros(len(self._numbering.items), bool)
         alone[pairing.alone] = True
         # numpy may be imported by one side only, and a GPU be there on one side only
         silent: Mask = self._meaningless(grouping)[apart] | ((self._kinds()[apart] == _RNG) & alone[apart])
-        return ~silent
+        return ~(silent | self._left_out(pairing, step)[apart])
+
+    def _left_out(self, pairing: Pairing, step: int) -> Mask:
+        """Of every item, whether the side that lacks it does not say whether it is there."""
+        key = pairing, tuple(one.is_last(step) for one in self._unsaid)
+        if self._silence is None or self._silence[0] != key:
+            found: Mask = np.zeros(len(self._numbering.items), bool)
+            for unsaid, rows in zip(self._unsaid, (pairing.left_row, pairing.right_row), strict=True):
+                if unsaid.everywhere or unsaid.is_last(step):
+                    for number in pairing.alone[rows[pairing.alone] == ABSENT].tolist():
+                        found[number] = unsaid.leaves_out(self._numbering.items[number], step)
+            self._silence = key, found
+        return self._silence[1]
 
     def _meaningless(self, grouping: _Grouping) -> Mask:
         """Of every item, whether a difference in it has no meaning of its own."""

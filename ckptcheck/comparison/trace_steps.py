@@ -121,7 +121,7 @@ class Side:
         return self._texts[digest]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Pairing:
     """Which rows of two sides are of the same item.
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ckptcheck.finding import Result, Verdict
-from ckptcheck.reports import checked, contents, differences, distances, words
+from ckptcheck.reports import checked, contents, differences, distances, recorded, words
+from ckptcheck.reports.commands import commands
 from ckptcheck.reports.findings import other_findings, without_effect
 from ckptcheck.reports.headlines import headline
 from ckptcheck.reports.margin import compared, crossed, environment, not_judged, runs, settings
@@ -21,9 +22,10 @@ _BODIES: Final[Mapping[str, Callable[[Sheet, Result, Page], None]]] = {
     "inspect": contents.body,
     "diff": differences.body,
     "check": checked.body,
+    "record": recorded.body,
 }
 """Command to what it says below the headline; the others tell of a trajectory."""
-_WITHOUT_VERDICT: Final = frozenset({"inspect"})
+_WITHOUT_VERDICT: Final = frozenset({"inspect", "record"})
 
 
 def render(result: Result, page: Page) -> str:
@@ -50,6 +52,7 @@ def _trajectory(sheet: Sheet, result: Result, page: Page) -> None:
     other_findings(sheet, result, full)
     if result.first_divergence is not None:
         sheet.gap()
+    commands(sheet, result, full)
     compared(sheet, result)
     runs(sheet, result, full)
     crossed(sheet, result)

@@ -61,6 +61,12 @@ class ScriptLoads:
     notes: tuple[LoadNote, ...]
     comparable: bool
 
+    @property
+    def raised(self) -> tuple[LoadNote, ...]:
+        """Loads that raised and were not made again; of a stranger to the training only where it ended the script."""
+        ours = (one for one in self.notes if self.loaded is None or one.name is not None or one.unseen)
+        return tuple(one for one in ours if one.raised and one.is_last)
+
 
 def script_loads(trace: Trace) -> ScriptLoads | None:
     """The loads with which a script began; None where it loaded nothing, or the trace is of no script."""
@@ -69,12 +75,18 @@ def script_loads(trace: Trace) -> ScriptLoads | None:
         return None
     told, notes = _told(trace, begin)
     return ScriptLoads(
-        given=replace(state_at(trace, begin, GIVEN), step=None),
+        given=_unsaid(state_at(trace, begin, GIVEN)),
         built=replace(state_at(trace, begin, BUILT), step=None),
         loaded=replace(state_at(trace, begin, LOAD), step=None) if (begin, LOAD) in trace.moments else None,
         notes=notes,
         comparable=told["digest"] == trace.header["digest"],
     )
+
+
+def _unsaid(given: TrainingState) -> TrainingState:
+    """A state_dict does not say which parameters were trained, nor of which step it is."""
+    parameters = {name: replace(one, requires_grad=None) for name, one in given.parameters.items()}
+    return replace(given, parameters=parameters, step=None)
 
 
 def later_loads(trace: Trace) -> tuple[LoadNote, ...]:

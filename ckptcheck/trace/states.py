@@ -1,6 +1,8 @@
 """From a recorded moment to the noun that rules judge."""
 
 import json
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from ckptcheck.state.digest import PLAIN_DIGEST, Digest
@@ -93,22 +95,46 @@ def _optimizers(entries: _Entries, described: list[dict[str, Any]]) -> tuple[Opt
 def state_after_step(trace: Trace, step: int) -> TrainingState | None:
     """The training state after a step, from the records of that step and the next; None where they are not there.
 
-    Generators and hyperparameters are those with which the next step begins; ties and flags those of the run's
-    begin. Train and eval modes are not recorded in steps.
+    Generators and hyperparameters are those with which the next step begins, ties, modes and flags those of the run's
+    begin. In a script, who is in which group and what is not trained are those of the next step too: its load is seen
+    just before that. There are no gradients: an update has used them. An optimizer that does not update in the next
+    step has no hyperparameters there; see `without_silence`.
     """
     begin = next((place for place, moment in trace.moments if moment == LOAD), None)
     if (step, STEP) not in trace.moments or (step + 1, STEP) not in trace.moments or begin is None:
         return None
+    after, following = trace.samples(step, STEP), trace.samples(step + 1, STEP)
+    bound = following if trace.header.get("driver") == "script" else after
     parts = (
-        (trace.samples(step, STEP), {"param", "buffer", "grad", "state", "schedule", "scaler", "ema", "data", "extra"}),
-        (trace.samples(step + 1, STEP), {"rng", "hyper"}),
-        (trace.samples(begin, LOAD), {"structure"}),
-        ({item: one for item, one in trace.samples(step, STEP).items() if item.kind == "structure"}, {"structure"}),
+        (after, frozenset({"param", "buffer", "state", *SECTIONS})),
+        (following, frozenset({"rng", "hyper"})),
+        (trace.samples(begin, LOAD), frozenset({"structure"})),
+        (bound, frozenset({"structure"})),
     )
     samples = {
         item: one for found, kinds in parts for item, one in found.items() if item.kind in kinds and not item.part
     }
     return _state(trace, step, samples)
+
+
+def without_silence(after: TrainingState, live: TrainingState) -> TrainingState:
+    """A state after a step with what steps do not record as in another one, so that it is not held against that.
+
+    These are train and eval modes, gradients, and hyperparameters of optimizers that the next step did not update.
+    """
+    parameters = {name: replace(one, presence=None, grad=None) for name, one in after.parameters.items()}
+    optimizers = tuple(_filled(*pair) for pair in zip_longest(after.optimizers, live.optimizers) if pair[0] is not None)
+    return replace(after, parameters=parameters, optimizers=optimizers, modes=live.modes)
+
+
+def _filled(one: Optimizer, live: Optimizer | None) -> Optimizer:
+    if live is None or any(group.hyperparameters for group in one.groups):
+        return one
+    values = {frozenset(group.members): group.hyperparameters for group in live.groups}
+    return replace(
+        one,
+        groups=tuple(replace(group, hyperparameters=values.get(frozenset(group.members), {})) for group in one.groups),
+    )
 
 
 def replaced_by_load(trace: Trace, step: int) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What a script gave to `load_state_dict`, as the load that rules judge: by the names and places of its live objects."""
+"""What a script gave to `load_state_dict`, as the load that rules judge: by the names and places of live objects."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ from ckptcheck.conventions.wrappers import Stripper
 from ckptcheck.optimizers.guessing import guess
 from ckptcheck.rules.loads.dry_run import DryRun, Paired
 from ckptcheck.rules.loads.hyperparameters import same_number
-from ckptcheck.rules.loads.views import sizes
+from ckptcheck.rules.loads.views import rows_of, sizes
 from ckptcheck.state.checkpoint import Checkpoint, NameSource, Naming, numbered
 from ckptcheck.state.raw import RawTree
 from ckptcheck.state.scalars import finite_number
@@ -20,6 +20,7 @@ METHOD: Final = "load_state_dict"
 _NAMED: Final = Naming(NameSource.PARAM_NAMES, certain=True, reason="the groups that were given name their parameters")
 _NUMBERED: Final = Naming(NameSource.NONE, certain=False, reason="the groups that were given number their parameters")
 _TREE: Final = RawTree(Path(METHOD), "live", {}, 0)
+_LOADED_APART: Final = ("schedule", "scaler")
 _NOTHING: Final = Optimizer(None, ())
 
 
@@ -56,7 +57,7 @@ def load_of(seen: ScriptLoads) -> DryRun:
         ),
         namings=tuple(_NAMED if one.named else _NUMBERED for one in pairs),
     )
-    raised = [f"that of {one.class_name}: {one.raised}" for one in seen.notes if one.raised and one.is_last]
+    raised = [f"that of {one.class_name}: {one.raised}" for one in seen.raised]
     built = replace(built, optimizers=tuple(one.live for one in pairs))
     dry = DryRun(checkpoint, built, how=METHOD, raised="; ".join(raised) or None, pairs=tuple(pairs))
     dry = held_against(dry, loaded)
@@ -84,7 +85,8 @@ def _built(seen: ScriptLoads, live: TrainingState) -> TrainingState:
         seen.built.optimizers[place] if place < len(given) and given[place] else replace(one, state={})
         for place, one in enumerate(live.optimizers)
     )
-    sections = {**live.sections, **seen.built.sections}
+    # Averages are modules, which are loaded as such.
+    sections = {name: one for name, one in {**live.sections, **seen.built.sections}.items() if name in _LOADED_APART}
     if "schedule" not in seen.given.sections and has_moved(live):
         sections.pop("schedule")  # brought to its place in another way
     return replace(live, parameters=known, optimizers=optimizers, sections=sections)
@@ -93,7 +95,7 @@ def _built(seen: ScriptLoads, live: TrainingState) -> TrainingState:
 def _pair(place: int, built: Optimizer, seen: ScriptLoads, live: TrainingState, *, named: bool) -> Paired:
     given = seen.given.optimizers[place] if place < len(seen.given.optimizers) else _NOTHING
     if not given.groups:
-        return Paired(place, built, None)
+        return Paired(place, built if _begins_anew(place, built, seen) else replace(built, groups=()), None)
     own = _spelled(given, live.parameters) if named else None
     return Paired(
         place=place,
@@ -104,6 +106,11 @@ def _pair(place: int, built: Optimizer, seen: ScriptLoads, live: TrainingState, 
         guesses=guess(given).names,
         file_place=place,
     )
+
+
+def _begins_anew(place: int, built: Optimizer, seen: ScriptLoads) -> bool:
+    """Whether an optimizer that was given nothing has no state, though its class keeps some."""
+    return seen.loaded is not None and not seen.loaded.optimizers[place].state and bool(rows_of(built))
 
 
 def _spelled(given: Optimizer, live: Mapping[str, Parameter]) -> Optimizer | None:

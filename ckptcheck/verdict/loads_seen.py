@@ -1,16 +1,17 @@
 """The findings that come of what a script gave to `load_state_dict`, from its own trace alone."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from ckptcheck.finding import Finding, NotJudged, Severity
 from ckptcheck.optimizers.guessing import Guess, guess
-from ckptcheck.rules.loads.binding import names_not_aligned
+from ckptcheck.rules.loads.binding import group_membership_mismatch, names_not_aligned
 from ckptcheck.rules.loads.dry_run import WHY_NOT, DryRun
 from ckptcheck.rules.loads.holding import parameter_in_two_groups, stale_parameter_reference
 from ckptcheck.rules.loads.holding import trainable_parameter_in_no_group as in_no_group
+from ckptcheck.rules.loads.numbers import load_not_faithful
 from ckptcheck.rules.loads.table import LOAD_RULES
 from ckptcheck.rules.loads.views import rows_of
 from ckptcheck.rules.loads.weights import key_prefix_mismatch, weights_not_loaded, weights_without_a_place
@@ -26,11 +27,14 @@ _LEFT_OUT: Final = (
     parameter_in_two_groups,  # of the optimizers, whatever was loaded
     weights_without_a_place,  # the script has asked for strict=False
 )
+_OF_A_RAISE: Final = (group_membership_mismatch, load_not_faithful)
+"""What is judged where the script ended in its load, so that nobody knows what it would have loaded next."""
+_OF_STATE: Final = frozenset({"CK201", "CK202", "CK203"})
 _WORDS: Final = (
     (re.compile(r"\bthe (target|file)'s own load\b"), "the script's load"),
     (re.compile(r"\bthe target\b"), "the script"),
-    (re.compile(r"\b[Tt]he file\b"), "what was loaded"),
-    (re.compile(r"\bthe checkpoint\b"), "what was loaded"),
+    (re.compile(r"\b[Tt]he file\b"), "the loaded state"),
+    (re.compile(r"\bthe checkpoint\b"), "the loaded state"),
     (re.compile(r"\bthe factory\b"), "the script"),
 )
 """Rules over a file and a target speak of these; a script that loads has neither."""
@@ -66,14 +70,15 @@ def _said(
         said = judged(chosen([key_prefix_mismatch], select, ignore), dry, WHY_NOT)
         yield said if said[0] else judged(chosen([weights_not_loaded], select, ignore), dry, WHY_NOT)
     yield [], [*_unseen(seen, select, ignore)]
-    raised = any(one.raised and one.is_last and one.name is not None for one in seen.notes)
-    if not raised and not is_resume(seen):
-        if any(one.groups for one in seen.given.optimizers):
+    if seen.loaded is None or not is_resume(seen):
+        if seen.raised:
+            yield judged(chosen(_OF_A_RAISE, select, ignore), load_of(seen), WHY_NOT)
+        elif seen.given.parameters and any(one.groups for one in seen.given.optimizers):
             yield _of_what_was_given(load_of(seen), select, ignore)
         return
     dry = load_of(seen)
     rules = [one for one in chosen(LOAD_RULES, select, ignore) if one not in _LEFT_OUT]
-    if fruitless_loads or not seen.given.parameters or not is_resume(seen):
+    if fruitless_loads or not seen.given.parameters:
         rules = [one for one in rules if one.code not in by_prefix]
     if not _replaced(seen):
         rules = [one for one in rules if one is not stale_parameter_reference]
@@ -113,12 +118,12 @@ def _unseen(seen: ScriptLoads, select: tuple[str, ...], ignore: tuple[str, ...])
 
 
 def _once(findings: list[Finding]) -> Iterable[Finding]:
-    """Each code once a place: what was given lacks a key, and so does what was loaded of it."""
-    seen: set[object] = set()
+    """What is said of one parameter's state once: what was given lacks a key, and so does what was loaded of it."""
+    told: set[object] = set()
     for one in findings:
         key = one.code, one.where.optimizer, one.where.parameter
-        if key not in seen:
-            seen.add(key)
+        if key not in told or one.code not in _OF_STATE:
+            told.add(key)
             yield one
 
 

@@ -74,6 +74,11 @@ class Asked:
     at_once: int
 
     @property
+    def initial(self) -> frozenset[str]:
+        """The files that are in a run's own folder before it begins, relative to it."""
+        return frozenset(name for name, _ in self.content.files) if self.content is not None else frozenset()
+
+    @property
     def wants_checkpoint(self) -> bool:
         """Whether the resume command has `{ckpt}`."""
         return CKPT in placeholders(self.resume)

@@ -1,7 +1,7 @@
 """Which file or folder is the checkpoint of a step, told from what the step wrote into the output folder."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -18,15 +18,17 @@ from ckptcheck.readers.table import FILE_READERS
 _TENSOR_READERS: Final = tuple(one for one in FILE_READERS if not isinstance(one, JsonFile | BarePickle))
 
 
-def checkpoint_in(folder: Path, changed: Collection[str]) -> Path | None:
+def checkpoint_in(folder: Path, changed: Collection[str], older: Collection[str] = ()) -> Path | None:
     """The checkpoint that a step wrote; `changed` are the paths, relative to `folder`, of what it wrote.
 
-    A folder is one where all the tensors in it are of this step, and several files, its name or a description of its
+    `older` are paths of what was there before, and may be of this step all the same where they stand in both. A folder
+    is a checkpoint where nothing in it is older, and several files, its name or a description of its
     kind say that it is one; else each file is one. Of several the one with the most bytes is taken, for it holds more
     than the weights; of equals the outermost, then the newest. None where nothing that was written holds tensors.
     """
     written = [PurePosixPath(one) for one in changed if holds_tensors(folder / one)]
-    found = {_whole(folder, one, frozenset(written)) for one in written}
+    left_over = frozenset(map(PurePosixPath, older)).difference(written)
+    found = {_whole(folder, one, left_over) for one in written}
     sizes = {one: _nbytes(folder / one) for one in found}
     ranked = sorted(found, key=lambda one: (-sizes[one], len(one.parts), -_written_s(folder / one), str(one)))
     return folder / ranked[0] if ranked else None
@@ -51,34 +53,30 @@ def holds_tensors(path: Path) -> bool:
         pool.close()
 
 
-def _whole(folder: Path, file: PurePosixPath, written: frozenset[PurePosixPath]) -> PurePosixPath:
+def _whole(folder: Path, file: PurePosixPath, older: frozenset[PurePosixPath]) -> PurePosixPath:
     """The outermost folder around a file that is one checkpoint; the file itself where there is none."""
     for around in reversed(file.parents):  # the output folder itself first
-        if _is_checkpoint(folder, around, written):
+        if _is_checkpoint(folder, around, older):
             return around
     return file
 
 
-def _is_checkpoint(folder: Path, around: PurePosixPath, written: frozenset[PurePosixPath]) -> bool:
+def _is_checkpoint(folder: Path, around: PurePosixPath, older: frozenset[PurePosixPath]) -> bool:
     place = folder / around
-    if not all(one in written for one in _tensor_files(folder, place)):
+    if any(around in one.parents and holds_tensors(folder / one) for one in older):
         return False  # it holds something of an earlier step
-    listing = list_folder(place)
-    marked = any(one in listing.files for one in (names.DCP_METADATA, names.RECIPE_STATE))
-    if marked or any(names._marks(one) for one in names.at_top(listing)):
+    try:
+        listing = list_folder(place)
+    except CheckpointError:
+        return False  # more files than any checkpoint has, or none that we may read
+    top = names.at_top(listing)
+    if names.RECIPE_STATE in listing.files or names.marked_folders([f"here/{one}" for one in top]):
         return True
     if RunFolder().claims(listing):
         return False
     if around.parts and names.NUMBERED.fullmatch(around.name):
         return len(listing.files) > 1
-    return sum(map(names.is_weights, names.at_top(listing))) > 1
-
-
-def _tensor_files(folder: Path, place: Path) -> Iterator[PurePosixPath]:
-    for here, _, files in os.walk(place):
-        for name in files:
-            if names.is_stored_state(name) and holds_tensors(Path(here, name)):
-                yield PurePosixPath(Path(here, name).relative_to(folder).as_posix())
+    return sum(map(names.is_weights, top)) > 1
 
 
 def _nbytes(path: Path) -> int:

@@ -1,6 +1,6 @@
 """After which steps a run saved, and which checkpoint there is to resume from."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +38,11 @@ def _saved(folder: Path, paths: tuple[str, ...]) -> bool:
     return gone or checkpoint_in(folder, paths) is not None
 
 
-def found_in(folder: Path, changes: Mapping[int, tuple[str, ...]], step: int) -> Found | None:
-    """The newest checkpoint in a folder as it stood after a step."""
+def found_in(folder: Path, changes: Mapping[int, tuple[str, ...]], step: int, initial: Collection[str]) -> Found | None:
+    """The newest checkpoint in a folder as it stood after a step; `initial` was there before the run."""
     for at in sorted((one for one in changes if one <= step), reverse=True):
-        path = checkpoint_in(folder, changes[at])
+        older = {*initial, *(path for one in changes if one < at for path in changes[one])}
+        path = checkpoint_in(folder, changes[at], older)
         if path is not None:
             return Found(path, at)
     return None
@@ -50,5 +51,5 @@ def found_in(folder: Path, changes: Mapping[int, tuple[str, ...]], step: int) ->
 def found_after(folder: Path, before: Mapping[str, tuple[int, int, int]]) -> Found | None:
     """The checkpoint that was written since the folder had the files `before`, as `listing` has them."""
     changed = [name for name, facts in listing(folder).items() if before.get(name) != facts]
-    path = checkpoint_in(folder, changed)
+    path = checkpoint_in(folder, changed, before)
     return Found(path, None) if path is not None else None

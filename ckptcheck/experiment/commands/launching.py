@@ -78,6 +78,7 @@ class Run:
         self._heard = self._started
         self._seen: tuple[int, int | None, int] = (0, None, 0)
         self._status = ""
+        self._ended: float | None = None
         self._process = self._start()
 
     def _start(self) -> "subprocess.Popen[bytes]":
@@ -137,6 +138,7 @@ class Run:
             processes.wait_for_all(self._process, others, STOPPED_GRACE_S)
         processes.end(self._process, others, gently=self._status != "stopped")
         self.meeting.close()
+        self._ended = self._ended or time.monotonic()
 
     def result(self) -> Recorded:
         """How it ended, and what it recorded; its traces are open."""
@@ -149,7 +151,7 @@ class Run:
             status=status,
             exit_code=0 if status == "stopped" else exit_code(code),
             last_lines="" if status in ("ended", "stopped") else last_lines(self._log),
-            total_s=time.monotonic() - self._started,
+            total_s=(self._ended or time.monotonic()) - self._started,
             output=launch.output,
         )
         return with_traces(replace(run, error=_error(run, launch.timeout_s)), launch.orders.traces)

@@ -11,6 +11,7 @@ from types import TracebackType
 
 from ckptcheck.errors import OutputError, RunFailedError, UsageError
 from ckptcheck.experiment.commands.asked import DIR, Asked, CommandSettings, asked_of
+from ckptcheck.experiment.commands.checkpoints import checkpoint_in
 from ckptcheck.experiment.commands.copies import copy_working_folder, snapshot
 from ckptcheck.experiment.commands.finding import Found, chosen_step, found_after, found_in
 from ckptcheck.experiment.commands.launching import Launch, Run, run_all
@@ -120,8 +121,16 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         changes = run.meeting.changes()
         if self.source == INTERRUPTED:
             after = found_after(self._own(INTERRUPTED), self._at_signal)
-            return after or found_in(self._own(INTERRUPTED), changes, self.resume_step)
-        return found_in(self._copy(), changes, self.resume_step)
+            return after or found_in(self._own(INTERRUPTED), changes, self.resume_step, self._asked.initial)
+        return found_in(self._copy(), changes, self.resume_step, self._asked.initial)
+
+    def saved(self) -> frozenset[int]:
+        """The steps, up to the one that is resumed after, after which the run that is resumed wrote a checkpoint."""
+        changes = self._runs[self.source].meeting.changes()
+        place = self._own(self.source) if self.source == INTERRUPTED else self._copy()
+        return frozenset(
+            step for step, paths in changes.items() if step <= self.resume_step and checkpoint_in(place, paths)
+        )
 
     def resumed(self) -> Recorded:
         """The resumed run, in a copy of its own; how it ends is an outcome, not an error.

@@ -7,6 +7,7 @@ script sees, finds and imports exactly what it would without us. This file impor
 import builtins
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +20,7 @@ _HOME: Final = Path(__file__).resolve().parents[2]
 
 
 def ours(name: str) -> ModuleType:
-    """Our module of that name ("ckptcheck.trace.items"), imported. ModuleNotFoundError where there is none."""
+    """Our module of that name ("ckptcheck.trace.items"), imported. FileNotFoundError where there is none."""
     hidden = HIDDEN + name.removeprefix(PACKAGE)
     if hidden in sys.modules:
         return sys.modules[hidden]
@@ -28,8 +29,6 @@ def ours(name: str) -> ModuleType:
     place = _HOME.joinpath(*name.split(".")[1:])
     folders = [str(place)] if place.is_dir() else None
     file = place / "__init__.py" if folders else place.with_name(f"{place.name}.py")
-    if not file.is_file():
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     spec = spec_from_file_location(hidden, file, submodule_search_locations=folders)
     assert spec is not None and spec.loader is not None
     module = sys.modules[hidden] = module_from_spec(spec)
@@ -57,5 +56,6 @@ def _import(
     module = ours(name)
     for one in fromlist or ():
         if not hasattr(module, one):
-            ours(f"{name}.{one}")
+            with suppress(FileNotFoundError):  # the statement itself says what is missing
+                ours(f"{name}.{one}")
     return module if fromlist else ours(PACKAGE)

@@ -42,8 +42,6 @@ class _Handed:
     key: Key
     seen: Seen
     awaited: Awaited
-    original: torch.Tensor | None = None
-    """The tensor itself, where its identity counts."""
 
 
 @dataclass(slots=True)
@@ -97,8 +95,8 @@ class Background:
                 continue
             if self._trust.on_trial(key):
                 self._trials_early[item] = self._measurer.digest(gradient)
-            elif self._trust.trusts(key):
-                one = self._early[item] = _Handed(key, seen(gradient), Awaited(), gradient)
+            elif self._trust.trusts(key) and (looked := seen(gradient)) is not None:
+                one = self._early[item] = _Handed(key, looked, Awaited())
                 handed.append(one)
         self._hand_over(handed, self._gradients, gradients=True)
 
@@ -113,7 +111,7 @@ class Background:
             if (digest := self._trials_early.pop(item, None)) is not None:
                 same = gradient is not None and self._measurer.digest(gradient) == digest
                 self._judge(("update", item), same)
-            if early is not None and early.original is gradient and not early.seen.moved():
+            if early is not None and early.seen.tensor is gradient and not early.seen.moved(gradient):
                 samples[item] = early.awaited
             elif gradient is None:
                 samples[item] = Sample(None, None, NONE)
@@ -129,6 +127,10 @@ class Background:
     def wait_gradients(self) -> None:
         """Return when all gradients handed over are measured."""
         if self._ready():
+            for item in (*self._early, *self._trials_early):  # they change inside of the update
+                self._trust.moved(("update", item))
+            self._early.clear()
+            self._trials_early.clear()
             self._wait(self._gradients)
             self.wait_written()
 
@@ -163,9 +165,15 @@ class Background:
     def wait_written(self) -> None:
         """Return when everything is in the file that was to be written."""
         if self._ready() and self._written is not None:
+            self._worker.go()
             self._written.wait()
             self._written = None
             self._worker.complain()
+
+    def go(self) -> None:
+        """Begin with what was handed over: the script goes on. Whoever waits begins with it too."""
+        if os.getpid() == self._process:
+            self._worker.go()
 
     def close(self) -> None:
         """Finish everything, and measure no more."""
@@ -197,8 +205,8 @@ class Background:
             key = (rest.name, item)
             if leaf.device.type not in self._here and (making := self._measurer.make(leaf, gradient=gradients)):
                 self._making.append((awaited, making))
-            elif self._trust.trusts(key) and may_rest(item, leaf):
-                handed.append(_Handed(key, seen(leaf), awaited))
+            elif self._trust.trusts(key) and may_rest(item, leaf) and (looked := seen(leaf)) is not None:
+                handed.append(_Handed(key, looked, awaited))
             else:
                 now.append((item, leaf))
         self._hand_over(handed, rest, gradients=gradients)
@@ -234,15 +242,17 @@ class Background:
             while handed and size_bytes < _CHUNK_BYTES:
                 lot.append(handed.pop())
                 size_bytes += lot[-1].seen.tensor.nbytes
-            samples = self._measurer.tensors([one.seen.tensor for one in lot], gradients=gradients)
-            for one, sample in zip(lot, samples, strict=True):
-                if one.seen.moved():
+            held = [one.seen.held() for one in lot]
+            samples = self._measurer.tensors(held, gradients=gradients)
+            for one, tensor, sample in zip(lot, held, samples, strict=True):
+                if one.seen.moved(tensor):
                     self._trust.moved(one.key)
                     self.moved[one.key[1]] = self.moved.get(one.key[1], 0) + 1
                 else:
                     one.awaited.sample = sample
 
     def _wait(self, rest: _Rest) -> None:
+        self._worker.go()
         started = time.perf_counter()
         while rest.jobs:
             rest.jobs.pop().wait()

@@ -3,21 +3,19 @@
 import gc
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Final
-from weakref import ref
+from typing import Any
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
-from torch.optim.optimizer import Optimizer
 
+from ckptcheck.trace.script.apart import APART
+from ckptcheck.trace.script.fields import fields_of, has, is_setting, weakly
 from ckptcheck.trace.script.modules import Modules
 from ckptcheck.trace.script.notes import Notes
 from ckptcheck.trace.script.optimizers import Optimizers
 from ckptcheck.trace.script.updates import STEP_CODES, Updates
-from ckptcheck.trace.script.wrapping import in_place
-
-_NUMBERS: Final = (bool, int, float)
+from ckptcheck.trace.script.wrapping import code_of, in_place, tell_before
 
 
 class DuckTyped:
@@ -36,11 +34,24 @@ class DuckTyped:
         self._stand_ins: dict[int, tuple[Callable[[], Any], Any]] = {}
         self._undo: dict[type, Callable[[], None]] = {}
 
-    def undo(self) -> None:
-        """Leave the classes as they were."""
-        for one in self._undo.values():
-            one()
-        self._undo.clear()
+    def listen(self) -> Callable[[], None]:
+        """Know what schedules are made for, too; returns what undoes everything."""
+        stop = tell_before(LRScheduler, "__init__", self._scheduled)
+
+        def undo() -> None:
+            stop()
+            for one in self._undo.values():
+                one()
+            self._undo.clear()
+
+        return undo
+
+    def _scheduled(self, _: Any, optimizer: Any = None, *__: Any, **___: Any) -> None:
+        # A schedule takes hold of the optimizer's `step` as it is now.
+        fields = fields_of(optimizer)
+        if isinstance(fields.get("param_groups"), list) and "_optimizer_step_pre_hooks" not in fields:
+            self._optimizers.add(self._stand_in(optimizer))
+            self._wrap(type(optimizer))
 
     def before_forward(self) -> None:
         """A window begins: where no optimizer is known at all, one that steps with a closure is found here."""
@@ -77,7 +88,7 @@ class DuckTyped:
     def _look(self, wanted: set[int]) -> None:
         found = [(first, one) for one in _steppers() if (first := _first_held(one, wanted)) is not None]
         order = {id(one): place for place, (_, _, one) in enumerate(self._modules.parameters())}
-        for first, one in sorted(found, key=lambda pair: order.get(pair[0], len(order))):
+        for _, one in sorted(found, key=lambda pair: order.get(pair[0], len(order))):
             if not any(other is not one and _keeps(one, other) for _, other in found):
                 self._optimizers.add(self._stand_in(one))
                 self._wrap(type(one))
@@ -87,8 +98,8 @@ class DuckTyped:
         known = self._stand_ins.get(id(one))
         if known is not None and known[0]() is one:
             return known[1]
-        alive = _weak(one, lambda _: self._stand_ins.pop(id(one), None))
-        whole = isinstance(_fields(one).get("param_groups"), list) and alive is not None
+        alive = weakly(one, lambda _: self._stand_ins.pop(id(one), None))
+        whole = isinstance(fields_of(one).get("param_groups"), list) and alive is not None
         stand_in = one if whole else type(type(one).__qualname__, (StandIn,), {})(one)
         if not whole:
             self._stand_ins[id(one)] = (alive or (lambda: one), stand_in)
@@ -105,13 +116,13 @@ class DuckTyped:
             if torch.compiler.is_compiling() or not listening:
                 return original(self, *args, **kwargs)
             updates, told = listening[0], stand_in(self)
-            updates.before(self, told)
+            APART.run(updates.before, self, told)
             result = original(self, *args, **kwargs)
-            updates.after(self, told)
+            APART.run(updates.after, self, told)
             return result
 
         stand_in = self._stand_in
-        STEP_CODES.add(step.__code__)
+        STEP_CODES.add(code_of(step))
         try:
             self._undo[kind] = in_place(kind, "step", step, listening)
         except TypeError:
@@ -122,24 +133,24 @@ class StandIn:
     """An optimizer without groups as one that has them: what it holds, read anew each time. Keeps it not alive."""
 
     def __init__(self, one: Any) -> None:
-        self._one = _weak(one, None) or (lambda: one)
+        self._one = weakly(one, None) or (lambda: one)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """One group, with the numbers that the optimizer has; its own groups where it has some."""
-        fields = _fields(self._one())
+        fields = fields_of(self._one())
         if isinstance(fields.get("param_groups"), list):
             return list(fields["param_groups"])
-        return [{"params": _members(fields)[1], **{key: one for key, one in fields.items() if _is_setting(one)}}]
+        return [{"params": _members(fields)[1], **{key: one for key, one in fields.items() if is_setting(one)}}]
 
     @property
     def state(self) -> dict[Any, Any]:
-        """What it keeps for each parameter, from lists and dicts as long as the list of parameters, and other tensors."""
-        fields = _fields(self._one())
+        """What it keeps for each parameter, in lists as long as that of the parameters, and its other tensors."""
+        fields = fields_of(self._one())
         name, members = _members(fields)
         state: dict[Any, Any] = {}
         for key, value in fields.items():
-            if key == name or key == "param_groups":
+            if key in (name, "param_groups"):
                 continue
             if isinstance(value, Mapping) and value and all(isinstance(one, torch.Tensor) for one in value):
                 state.update(value)
@@ -159,7 +170,7 @@ def _steppers() -> list[Any]:
         kind = type(one)
         if kind not in kinds:
             kinds[kind] = _may_optimize(kind)
-        if kinds[kind] and not ("_optimizer_step_pre_hooks" in _fields(one)):
+        if kinds[kind] and "_optimizer_step_pre_hooks" not in fields_of(one):
             found.append(one)
     return found
 
@@ -167,15 +178,14 @@ def _steppers() -> list[Any]:
 def _may_optimize(kind: type) -> bool:
     if issubclass(kind, nn.Module | LRScheduler | StandIn | type):
         return False
-    names = {name for one in kind.__mro__ for name in vars(one)}
-    return "step" in names and bool(names & {"zero_grad", "param_groups"} or not issubclass(kind, Optimizer))
+    return has(kind, "step")
 
 
 def _first_held(one: Any, wanted: set[int]) -> int | None:
     """The first wanted parameter that an object holds in groups or in a list of its own."""
-    fields = _fields(one)
+    fields = fields_of(one)
     groups = fields.get("param_groups")
-    if not isinstance(groups, list) and not _has(type(one), "zero_grad"):
+    if not isinstance(groups, list) and not has(type(one), "zero_grad"):
         return None
     try:
         held = [id(one) for group in groups for one in group["params"]] if isinstance(groups, list) else None
@@ -184,39 +194,19 @@ def _first_held(one: Any, wanted: set[int]) -> int | None:
     return next((key for key in (held if held is not None else map(id, _members(fields)[1])) if key in wanted), None)
 
 
-def _has(kind: type, name: str) -> bool:
-    return any(name in vars(one) for one in kind.__mro__)
-
-
 def _members(fields: Mapping[str, Any]) -> tuple[str, list[torch.Tensor]]:
     """The attribute in which an object keeps parameters, and these: a list, or a dict by name."""
     for key, value in fields.items():
         held = list(value.values()) if isinstance(value, dict) else value
-        if isinstance(held, list | tuple) and held and all(isinstance(one, torch.Tensor) for one in held):
-            if any(one.requires_grad and one.is_leaf for one in held):
-                return key, list(held)
+        if isinstance(held, list | tuple) and all(isinstance(one, torch.Tensor) for one in held) and any(
+            one.requires_grad and one.is_leaf for one in held
+        ):  # fmt: skip
+            return key, list(held)
     return "", []
 
 
 def _keeps(outer: Any, inner: Any) -> bool:
-    return any(value is inner for value in _fields(outer).values())
-
-
-def _fields(one: Any) -> dict[str, Any]:
-    """The attributes of an object, without asking its class for any."""
-    try:
-        fields = object.__getattribute__(one, "__dict__")
-    except AttributeError:
-        fields = {}
-    fields = fields if isinstance(fields, dict) else {}
-    slots = (name for kind in type(one).__mro__ for name in vars(kind).get("__slots__", ()) if name != "__weakref__")
-    return {**{name: getattr(one, name) for name in slots if hasattr(one, name)}, **fields}
-
-
-def _is_setting(value: Any) -> bool:
-    return isinstance(value, _NUMBERS) or (
-        isinstance(value, tuple) and bool(value) and all(isinstance(one, _NUMBERS) for one in value)
-    )
+    return any(value is inner for value in fields_of(outer).values())
 
 
 def _holds_tensor(value: Any) -> bool:
@@ -225,10 +215,3 @@ def _holds_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor) or (
         isinstance(value, list | tuple) and any(isinstance(one, torch.Tensor) for one in value)
     )
-
-
-def _weak(one: Any, gone: Callable[[Any], Any] | None) -> Callable[[], Any] | None:
-    try:
-        return ref(one, gone)
-    except TypeError:  # its class has slots, and none for weak references
-        return None

@@ -14,8 +14,8 @@ from contextlib import suppress
 from types import CodeType
 from typing import Any, Final
 
-import torch
-from torch import nn
+
+def _nothing() -> None: ...
 
 
 class Guard:
@@ -23,39 +23,69 @@ class Guard:
 
     def __init__(self) -> None:
         self._broken: Callable[[str], int] | None = None
+        self._leave: Callable[[], None] = _nothing
         self._process = os.getpid()
         self._off = False
         self._lock = threading.RLock()
 
-    def watch(self, broken: Callable[[str], int]) -> None:
-        """From here on, errors end in `broken`, which gets the reason and returns the step that was in progress."""
-        self._broken, self._off, self._process, self._lock = broken, False, os.getpid(), threading.RLock()
+    def watch(self, broken: Callable[[str], int], leave: Callable[[], None]) -> None:
+        """From here on, errors end in `broken`, which gets the reason and returns the step that was in progress.
+
+        `leave` takes all hooks away; it is called where that is safe.
+        """
+        self._broken, self._leave, self._off = broken, leave, False
+        self._process, self._lock = os.getpid(), threading.RLock()
 
     def release(self) -> None:
         """Watch nothing, so that errors are raised again."""
-        self._broken, self._off = None, False
+        self._broken, self._leave, self._off = None, _nothing, False
 
     def switch_off(self) -> None:
         """Tell nothing any more."""
         self._off = True
 
     @property
+    def off_in_parent(self) -> bool:
+        """Whether it was switched off in this process, or in the one that forked it before it did."""
+        return self._off
+
+    @property
     def off(self) -> bool:
         """Whether nothing is told in this process: the recording is over, or belongs to the process that forked it."""
         return self._off or os.getpid() != self._process
 
-    def run(self, tell: Callable[..., None], *args: Any) -> None:
+    def run(self, tell: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Call `tell`, one thread at a time, unless the recording is over."""
         if self._broken is None:
-            tell(*args)
+            tell(*args, **kwargs)
         elif not self.off:
             try:
                 with self._lock:
-                    tell(*args)
+                    tell(*args, **kwargs)
             except Exception as error:
                 if _is_of_a_signal_handler(error):
                     raise
                 self._break_off(error)
+
+    def try_run(self, tell: Callable[..., Any]) -> None:
+        """As `run`, from a place that must not wait: nothing where another thread is being told something."""
+        if self._broken is None:
+            tell()
+        elif self._lock.acquire(blocking=False):
+            try:
+                self.run(tell)
+            finally:
+                self._lock.release()
+
+    def tell(self, tell: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """As `run`, from a place at which hooks may be taken away: where the recording is over, they are.
+
+        That may not be done while torch goes through the hooks of an optimizer.
+        """
+        self.run(tell, *args, **kwargs)
+        if self._broken is not None and self.off:
+            with suppress(Exception):
+                self._leave()
 
     def _break_off(self, error: Exception) -> None:
         if self._off or self._broken is None:
@@ -74,52 +104,10 @@ GUARD: Final = Guard()
 """The one of this process."""
 
 
-class Guarded:
-    """A listener whose every method is guarded. When the recording is over, `undo` is called where that is safe.
-
-    Hooks cannot be taken away while torch goes through those of an optimizer, so this is done at the next forward
-    pass, `backward` or clearing of gradients.
-    """
-
-    def __init__(self, listener: Any, undo: Callable[[], None], guard: Guard = GUARD) -> None:
-        self._listener = listener
-        self._undo: Callable[[], None] | None = undo
-        self._guard = guard
-
-    def forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """As of the listener."""
-        self._guard.run(self._listener.forward, module, args, kwargs)
-        self._leave()
-
-    def backward(self, loss: torch.Tensor) -> None:
-        """As of the listener."""
-        self._guard.run(self._listener.backward, loss)
-        self._leave()
-
-    def before_clearing(self) -> None:
-        """As of the listener."""
-        self._guard.run(self._listener.before_clearing)
-        self._leave()
-
-    def before_update(self, optimizer: Any) -> None:
-        """As of the listener."""
-        self._guard.run(self._listener.before_update, optimizer)
-
-    def after_update(self, optimizer: Any) -> None:
-        """As of the listener."""
-        self._guard.run(self._listener.after_update, optimizer)
-
-    def _leave(self) -> None:
-        if self._undo is not None and self._guard.off:
-            undo, self._undo = self._undo, None
-            with suppress(Exception):
-                undo()
-
-
 def _text(error: Exception) -> str:
     try:
         return str(error)
-    except Exception:
+    except Exception:  # noqa: BLE001  an exception of the script's that cannot say what it is
         return "it cannot say what"
 
 
@@ -138,5 +126,8 @@ def _code(handler: Any) -> CodeType | None:
     handler = getattr(handler, "func", handler)  # of a partial
     if not callable(handler):
         return None
-    code = getattr(handler, "__code__", None) or getattr(getattr(handler, "__func__", None), "__code__", None)
-    return code or getattr(getattr(type(handler), "__call__", None), "__code__", None)
+    for function in (handler, getattr(handler, "__func__", None), vars(type(handler)).get("__call__")):
+        code = getattr(function, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+    return None

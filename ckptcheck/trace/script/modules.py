@@ -33,7 +33,7 @@ class _Found:
     called: int
     training: "dict[str, ref[nn.Module]]"
     beside: "dict[str, ref[nn.Module]]"
-    averages: "dict[str, ref[nn.Module]]"
+    averages: "list[ref[nn.Module]]"
 
 
 class Modules:
@@ -52,7 +52,12 @@ class Modules:
     def listen(self) -> Callable[[], None]:
         """Know every module that is made from here on; returns what undoes it."""
         undo = [tell_after(nn.Module, "__init__", self._add), tell_after(nn.Module, "__setstate__", self._restored)]
-        return lambda: [one() for one in undo] and None
+
+        def stop() -> None:
+            for one in undo:
+                one()
+
+        return stop
 
     def _add(self, module: nn.Module, read: bool = False) -> None:
         # A module's own class may define == without a hash, so that it can be no key itself.
@@ -89,11 +94,15 @@ class Modules:
         found = self._find({id(tensor) for tensor in trained})
         return _living({**found.training, **found.beside})
 
-    def averages(self, trained: Iterable[torch.Tensor]) -> dict[str, dict[str, torch.Tensor]]:
-        """What copies of a training root hold, in the order in which they were made: names as in that root."""
+    def training(self, trained: Iterable[torch.Tensor]) -> dict[str, nn.Module]:
+        """The roots that hold a trained parameter."""
+        return _living(self._find({id(tensor) for tensor in trained}).training)
+
+    def averages(self, trained: Iterable[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+        """What averages of training roots hold, in the order in which they were made: names as in that root."""
         found = self._find({id(tensor) for tensor in trained})
         training = list(_living(found.training).values())
-        return {prefix: averaged(one, training) for prefix, one in _living(found.averages).items()}
+        return [averaged(module, training) for one in found.averages if (module := one()) is not None]
 
     def _find(self, wanted: set[int]) -> _Found:
         structure = self._structure()
@@ -140,11 +149,10 @@ class Modules:
         beside = [one for one in others if id(one) not in chosen and not called.isdisjoint(_parts(one))]
         seen: Counter[str] = Counter()
         alone = {"": training[0]} if len(training) == 1 else _by_class(training, seen)
-        places = [""] if len(averages) == 1 else [f"[{place}]" for place in range(len(averages))]
         return _Found(
             structure, wanted, len(self._called),
             training=_kept(alone), beside=_kept(_by_class(beside, seen)),
-            averages=_kept(dict(zip(places, averages, strict=True))),
+            averages=list(map(ref, averages)),
         )  # fmt: skip
 
 

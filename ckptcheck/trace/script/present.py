@@ -1,46 +1,95 @@
-"""The script's models and optimizers as they stand: looked up once a window, let go of between steps."""
+"""The script's models and optimizers as they stand: looked up once a window, and watched between steps."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import nn
 
 from ckptcheck.trace.script.modules import Modules
-from ckptcheck.trace.script.optimizers import Optimizers, members
+from ckptcheck.trace.script.optimizers import Optimizers
 from ckptcheck.trace.script.sections import Sections
 from ckptcheck.trace.subjects import Subjects
 
 
-class Present:
-    """`subjects` for sampling. Keeps models and optimizers alive from `renew` to `forget`, or from a first question."""
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What an optimizer holds, without the optimizer."""
 
-    def __init__(self, modules: Modules, optimizers: Optimizers, sections: Sections) -> None:
+    param_groups: Any
+    state: Any
+
+
+class Present:
+    """`subjects` for sampling.
+
+    Keeps models and optimizers alive from `renew`, or a first question, to `loosen`. From there to the next `renew` it
+    keeps their tensors only, and calls `leaving` when one of them is about to die: what the last step of a script
+    leaves can then still be sampled, after which `forget` lets go of everything.
+    """
+
+    def __init__(
+        self, modules: Modules, optimizers: Optimizers, sections: Sections, leaving: Callable[[], None]
+    ) -> None:
         self._modules = modules
         self._optimizers = optimizers
+        self._leaving = leaving
         self._now: list[Any] | None = None
         self._places: dict[int, int] = {}
         self._module_names: dict[int, str] | None = None
-        self.subjects = Subjects(self._roots, self.optimizers, lambda: sections.all(self.optimizers()))
+        self._last_roots: list[ref[nn.Module]] = []
+        self._loose: list[ref[Any]] = []
+        """The optimizers in their order, while they are not kept alive."""
+        self._watched: list[ref[Any]] = []
+        self.subjects = Subjects(self._roots, self.optimizers, lambda: sections.all(self._alive()))
 
     def optimizers(self) -> list[Any]:
-        """The optimizers in their order."""
+        """The optimizers in their order, or what they hold."""
         if self._now is None:
             self._now = self._optimizers.all()
             self._places = {id(one): place for place, one in enumerate(self._now)}
         return self._now
 
+    def _alive(self) -> list[Any]:
+        if self._loose:
+            return [one for known in self._loose if (one := known()) is not None]
+        return self.optimizers()
+
     def _roots(self) -> dict[str, nn.Module]:
-        return self._modules.roots(tensor for one in self.optimizers() for tensor in members(one))
+        roots = self._modules.roots(
+            tensor for one in self.optimizers() for group in one.param_groups for tensor in group["params"]
+        )
+        self._last_roots = [ref(one) for one in roots.values()]
+        return roots
 
     def renew(self) -> None:
         """Look everything up anew: modules and parameters may have been replaced, optimizers made."""
         self.forget()
         self.subjects.refresh()
 
+    def loosen(self) -> None:
+        """Keep no module and no optimizer alive, and notice when one dies."""
+        if self._loose:
+            return
+        optimizers = self.optimizers()
+        names = self.subjects.names()
+        self.subjects._names = replace(names, modules={}, wrappers=())
+        roots = [one for known in self._last_roots if (one := known()) is not None]
+        self._loose = [ref(one) for one in optimizers]
+        self._now = [_Contents(one.param_groups, getattr(one, "state", {})) for one in optimizers]
+        self._module_names = None
+        self._watched = [ref(one, self._dies) for one in (*roots, *optimizers)]
+
+    def _dies(self, _: Any) -> None:
+        if self._loose:
+            self._leaving()
+
     def forget(self) -> None:
         """Let go of everything."""
         self._now = self._module_names = None
+        self._loose, self._watched = [], []
         self.subjects.forget()
 
     def place(self, optimizer: Any) -> int:

@@ -23,6 +23,7 @@ from torch import nn
 from ckptcheck.trace import sampling
 from ckptcheck.trace.items import END, Item
 from ckptcheck.trace.script.background import Samples
+from ckptcheck.trace.script.guard import GUARD
 from ckptcheck.trace.script.holding import Pending, Window, is_stepping, joined
 from ckptcheck.trace.script.loading import Loads
 from ckptcheck.trace.script.modules import Modules
@@ -56,7 +57,7 @@ class Recording:
         self._optimizers = optimizers
         self._told_began, self._told_over = began, over
         self._tracing = Tracing(orders)
-        self._present = Present(modules, optimizers, sections)
+        self._present = Present(modules, optimizers, sections, lambda: GUARD.try_run(self._leaves))
         self._taking = Taking(orders, self._present, self._tracing)
         self._rendezvous = Rendezvous(orders)
         self._windows = Windows()
@@ -143,7 +144,7 @@ class Recording:
                 self._window.samples[Item("updates", optimizer=pending.place)] = sampling.updates(1)
             self._resting = True
             if self._windows.looks_complete:
-                self._present.forget()
+                self._present.loosen()
             # Who is killed after this update must have left the step before it whole.
             self._taking.background.wait_written()
 
@@ -156,10 +157,21 @@ class Recording:
     def before_load(self, section: str, loaded: Any, given: Any, options: dict[str, Any]) -> None:
         """An object is about to load what it is given: what was sampled as the load before is out of date."""
         self.loads.before_load(section, loaded, given, options)
-        if self._windows.step == 0 and not self._pending and not self._over and self._window is not None:
+        GUARD.tell(self._expect_load)
+
+    def after_load(self, loaded: Any, returned: Any) -> None:
+        """A load has returned."""
+        self.loads.after_load(loaded, returned)
+
+    def load_raised(self, loaded: Any, error: BaseException) -> None:
+        """A load has raised."""
+        self.loads.load_raised(loaded, error)
+
+    def _expect_load(self) -> None:
+        self._doubt = None
+        if self._windows.step == 0 and self._window is not None and not self._pending and not self._over:
             self._taking.background.wait_all()
             self._load = self._window = None
-        self._doubt = None
 
     def end(self, raised: str = "") -> None:
         """The script has ended; `raised` is the exception that ended it."""
@@ -184,7 +196,7 @@ class Recording:
             else:
                 self.loads.write_failed(self._present.subjects, write)
         facts = {"ended": "raised", "raised": raised} if raised else {}
-        self._close(clean=not raised, facts=facts)
+        self._tracing.close(self._facts(facts), clean=not raised)
         if step:
             self._rendezvous.step_done(step)
 
@@ -195,7 +207,7 @@ class Recording:
         self._load = self._window = self._ended = self._doubt = None
         self._pending.clear()
         self._present.forget()
-        self._close(clean=False, facts={"broken": reason})
+        self._tracing.break_off(self._facts({"broken": reason}))
         return step
 
     # Windows and steps.
@@ -238,6 +250,12 @@ class Recording:
             self._taking.rest(self._windows.step, window)
         self._ended, self._resting = window, False
 
+    def _leaves(self) -> None:
+        """A model or an optimizer is about to die: what the step in progress leaves is there for the last time."""
+        if self._window is not None and self._resting and not self._over and self._taking.samples(self._windows.step):
+            self._taking.rest(self._windows.step, self._window)
+        self._present.forget()
+
     def _count(self, optimizer: Any, held: frozenset[int]) -> None:
         """Count an update that is about to happen, in the window in progress, and sample what it will use."""
         window = self._window
@@ -253,7 +271,8 @@ class Recording:
         self._ended, self._resting = None, False
         if self._over:
             return
-        place, items = self._present.place(optimizer), ()
+        place = self._present.place(optimizer)
+        items: tuple[Item, ...] = ()
         self._taking.settle(step, window)
         if self._taking.samples_around(step - 1):
             items = self._taking.hyperparameters(window, place, binding=opened)
@@ -293,7 +312,7 @@ class Recording:
         self._over = True
         self._window = None
         self._present.forget()
-        self._close(clean=True, facts={"stopped_after": step})
+        self._tracing.close(self._facts({"stopped_after": step}), clean=True)
         self._told_over()
 
     def _take_back(self, pending: Pending) -> None:
@@ -315,7 +334,7 @@ class Recording:
                 return True
             del self._pending[key]
             self._take_back(pending)
-            self._notes.say(f"an update of step {self._windows.step + 1} raised, and counts for none")
+            self._notes.say(f"An update raised after step {self._windows.step}, and counts for none.")
         return False
 
     def _note(self) -> None:
@@ -326,18 +345,21 @@ class Recording:
         nameless = sum(not held for *_, held in slots)
         if nameless:
             self._notes.say(f"{nameless} of {len(slots)} trained parameters belong to no module that is known: "
-                            "they are named by their place in the optimizer's groups")  # fmt: skip
+                            "they are named by their place in the optimizer's groups.")  # fmt: skip
         stray = [name for name, one in self._present.untrained() if one.is_leaf and one.grad is not None]
         if stray:
             self._notes.say(f"{len(stray)} parameters get gradients and belong to no optimizer that is known, "
-                            f"{stray[0]} for one: updates of them by hand are seen by their values only")  # fmt: skip
+                            f"{stray[0]} for one: updates of them by hand are seen by their values only.")  # fmt: skip
         if self._blind:
-            self._notes.say(f"no forward pass of a module was seen in {self._blind} of {self._windows.step} steps: "
-                            "what enters the model in them is not recorded")  # fmt: skip
+            self._notes.say(f"No forward pass of a module was seen in {self._blind} of {self._windows.step} steps: "
+                            "what enters the model in them is not recorded.")  # fmt: skip
 
-    def _close(self, *, clean: bool, facts: dict[str, Any]) -> None:
-        facts = {**facts, "notes": list(self._notes.all())}
-        self._tracing.close(clean=clean, cost_s=self.cost_s + self.loads.cost_s, facts=facts)
+    def _facts(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """What the header says of the recording when it is over."""
+        orders = self._orders
+        left_out = {"only": list(orders.only), "grads": orders.grads} if orders.only or not orders.grads else {}
+        cost_s = self.cost_s + self.loads.cost_s
+        return {**facts, **left_out, "recording_s": cost_s, "notes": list(self._notes.all())}
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -345,6 +367,7 @@ class Recording:
         try:
             yield
         finally:
+            self._taking.background.go()
             self.cost_s += time.perf_counter() - started
 
     @contextmanager

@@ -38,28 +38,44 @@ def may_rest(item: Item, tensor: torch.Tensor) -> bool:
         and tensor.layout == torch.strided
         and not tensor.is_nested
         and tensor.nbytes >= (SMALL_BUFFER_BYTES if item.kind == "buffer" else SMALL_BYTES)
+        and not tensor.is_quantized
         and tensor.is_contiguous()
-        and not (tensor.is_inference() or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
     )
 
 
 @dataclass(slots=True)
 class Seen:
-    """A tensor as it was when it was looked at. Holds its memory, also where the script gives the tensor another."""
+    """A tensor as it was when it was looked at."""
 
     tensor: torch.Tensor
     version: int
+    address: int
     glimpse: bytes
 
-    def moved(self) -> bool:
-        """Whether it is known to have changed since."""
-        return self.tensor._version != self.version or _glimpse(self.tensor) != self.glimpse
+    def held(self) -> torch.Tensor:
+        """An alias of what the tensor holds now; it holds the memory where the script gives the tensor another."""
+        return self.tensor.detach()
+
+    def moved(self, held: torch.Tensor) -> bool:
+        """Whether the content, held as an alias, is known to be another than that which was looked at."""
+        return (
+            held.data_ptr() != self.address
+            or self.tensor._version != self.version
+            or held.nbytes != self.tensor.nbytes
+            or _glimpse(held) != self.glimpse
+        )
 
 
-def seen(tensor: torch.Tensor) -> Seen:
-    """Look at a tensor that `may_rest`."""
-    tensor = tensor.detach()
-    return Seen(tensor, tensor._version, _glimpse(tensor))
+def seen(tensor: torch.Tensor) -> Seen | None:
+    """Look at a tensor that `may_rest`; None where it has no version, as one made in inference mode.
+
+    Calls nothing of torch that lets go of python's lock: the thread that measures would have it back only later.
+    """
+    try:
+        version = tensor._version
+    except RuntimeError:
+        return None
+    return Seen(tensor, version, tensor.data_ptr(), _glimpse(tensor))
 
 
 def _glimpse(tensor: torch.Tensor) -> bytes:

@@ -2,11 +2,14 @@
 
 import atexit
 import os
+import sys
 from collections.abc import Callable
 
 from ckptcheck.trace.script import loads
+from ckptcheck.trace.script.guard import GUARD
 from ckptcheck.trace.script.listening import Listening
 from ckptcheck.trace.script.modules import Modules
+from ckptcheck.trace.script.notes import Notes
 from ckptcheck.trace.script.optimizers import Optimizers
 from ckptcheck.trace.script.orders import orders_of
 from ckptcheck.trace.script.recording import Recording
@@ -18,17 +21,47 @@ def start() -> None:
     orders = orders_of()
     if orders is None:
         return
-    modules, optimizers, sections = Modules(), Optimizers(), Sections()
-    recording = Recording(orders, modules, optimizers, sections)
-    undo: list[Callable[[], None]] = [
-        modules.listen(), optimizers.listen(), sections.listen(), Listening(recording).listen(), loads.listen(recording.loads)
-    ]  # fmt: skip
-    process = os.getpid()
+    undo: list[Callable[[], None]] = []
+
+    def leave() -> None:
+        while undo:
+            undo.pop()()
+
+    def began() -> None:
+        if os.getpid() != process:
+            _at_exit_of_child(end)
 
     def end() -> None:
-        if os.getpid() == process:
-            for one in undo:
-                one()
-            recording.end()
+        # Registered before the script could register anything, and so run last.
+        leave()
+        GUARD.run(recording.end, _raised())
 
+    def forked() -> None:
+        # A child of a training is none of its processes; one made before is a process of its own, which may train.
+        if not recording.touched and not GUARD.off_in_parent:
+            GUARD.watch(recording.broken, leave)
+            recording.forked()
+
+    process = os.getpid()
+    modules, optimizers, notes = Modules(), Optimizers(), Notes()
+    sections = Sections(modules)
+    recording = Recording(orders, modules, optimizers, sections, notes, began=began, over=GUARD.switch_off)
+    GUARD.watch(recording.broken, leave)
+    listening = Listening(recording, modules, optimizers, notes)
+    undo += [one.listen() for one in (modules, optimizers, sections, listening)]
+    undo.append(loads.listen(recording))
+    os.register_at_fork(after_in_child=forked)
     atexit.register(end)
+
+
+def _at_exit_of_child(end: Callable[[], None]) -> None:
+    """Children of multiprocessing that were forked end without running what is registered with atexit."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, end, exitpriority=0)
+
+
+def _raised() -> str:
+    """The exception that ends the interpreter, as far as it tells: it notes the one that nobody caught."""
+    error = getattr(sys, "last_value", None)
+    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else ""

@@ -59,7 +59,8 @@ class Taking:
         name = self._present.name(module)
         leaves = list(sampling.inputs(name, args, kwargs, window.part(f"forward {name}")))
         with outside_transforms():
-            self.background.measure(window.samples, self._kept(window, [(item, unwrapped(one)) for item, one in leaves]))
+            plain = [(item, unwrapped(one)) for item, one in leaves]
+            self.background.measure(window.samples, self._kept(window, plain))
 
     def loss(self, window: Window, loss: torch.Tensor) -> None:
         """A tensor on which `backward` is called."""

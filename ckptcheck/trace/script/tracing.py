@@ -5,6 +5,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,21 @@ class Tracing:
         numpy = sys.modules.get("numpy")
         return header | ({"numpy": numpy.__version__} if numpy is not None else {})
 
-    def close(self, *, clean: bool, cost_s: float) -> None:
-        """Finish the file."""
+    def close(self, facts: Mapping[str, Any], *, clean: bool) -> None:
+        """Finish the file; `facts` are more for its header."""
         if self._background is not None and self._writer is not None and self._process == os.getpid():
             self._background.close()
-            self._writer.set_header({"recording_s": cost_s})
+            self._writer.set_header(facts)
             self._writer.close(clean)
+
+    def break_off(self, facts: Mapping[str, Any]) -> None:
+        """Finish the file as far as that can still be done, as one that has not come to its end."""
+        background, writer = self._background, self._writer
+        if background is None or writer is None or self._process != os.getpid():
+            return
+        for finish in (background.close, lambda: writer.set_header(facts), lambda: writer.close(clean=False)):
+            with suppress(Exception):  # what went wrong has been said; no second trouble may hide it
+                finish()
 
 
 def _device() -> str:

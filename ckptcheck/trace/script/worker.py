@@ -2,7 +2,9 @@
 
 import os
 import weakref
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TypeAlias
@@ -44,7 +46,7 @@ _Queue: TypeAlias = "SimpleQueue[Job | None]"
 
 
 class Worker:
-    """Does jobs in their order. Starts with the first one; where no thread can be started, does them at once.
+    """Does jobs in their order, from the next `go` on; where no thread can be started, at once.
 
     `complain` raises what went wrong in one. A fork waits for the jobs first, so that the child finds nothing held.
     """
@@ -52,13 +54,14 @@ class Worker:
     def __init__(self) -> None:
         self._queue: _Queue = SimpleQueue()
         self._thread: Thread | None = None
+        self._next: deque[Job] = deque()
         self._last: Job | None = None
         self._alone = False
         self._troubles: list[BaseException] = []
         _workers.add(self)
 
     def do(self, work: Callable[[], None]) -> Job:
-        """Have something done; returns at once."""
+        """Have something done, once `go` is called; returns at once."""
         job = Job(work)
         if self._thread is None and not self._alone:
             self._start()
@@ -66,9 +69,19 @@ class Worker:
             _run(job, self._troubles)
         else:
             job.given_to(self._thread)
-            self._last = job
-            self._queue.put(job)
+            self._next.append(job)
         return job
+
+    def go(self) -> None:
+        """Begin with what there is to do.
+
+        Two threads of python take turns. While the main thread has much to do in python itself it is better left
+        alone: each call of torch would let the other thread in, and would have to wait until that lets go.
+        """
+        while self._next:
+            with suppress(IndexError):  # another thread forks, and so has it begun at the same moment
+                self._last = job = self._next.popleft()
+                self._queue.put(job)
 
     def _start(self) -> None:
         thread = Thread(target=_work, args=(self._queue, self._troubles), name="ckptcheck-recording", daemon=True)
@@ -86,12 +99,14 @@ class Worker:
 
     def idle(self) -> None:
         """Return when everything is done."""
+        self.go()
         if self._last is not None:
             self._last.wait()
             self._last = None
 
     def end(self) -> None:
         """Return when everything is done and the thread has ended; what comes later is done at once."""
+        self.go()
         thread, self._thread, self._alone, self._last = self._thread, None, True, None
         if thread is not None:
             self._queue.put(None)

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from functools import wraps
+from types import CodeType
 from typing import Any
 
 import torch
+
+from ckptcheck.trace.script.apart import APART
 
 
 def tell_after(owner: Any, name: str, tell: Callable[[Any], None]) -> Callable[[], None]:
@@ -19,7 +22,7 @@ def tell_after(owner: Any, name: str, tell: Callable[[Any], None]) -> Callable[[
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
         if not torch.compiler.is_compiling() and telling:
-            telling[0](self)
+            APART.tell(telling[0], self)
         return result
 
     return in_place(owner, name, method, telling)
@@ -36,7 +39,7 @@ def tell_before(owner: Any, name: str, tell: Callable[..., None]) -> Callable[[]
     @wraps(original)
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling() and telling:
-            telling[0](self, *args, **kwargs)
+            APART.tell(telling[0], self, *args, **kwargs)
         return original(self, *args, **kwargs)
 
     return in_place(owner, name, method, telling)
@@ -47,6 +50,7 @@ def in_place(owner: Any, name: str, method: Any, telling: list[Any]) -> Callable
 
     Undoing clears `telling`, so that where somebody has wrapped the method meanwhile it stays, and only passes on.
     """
+    APART.skip(code_of(method))
     own = vars(owner).get(name)
     setattr(owner, name, method)
 
@@ -60,3 +64,9 @@ def in_place(owner: Any, name: str, method: Any, telling: list[Any]) -> Callable
             setattr(owner, name, own)
 
     return undo
+
+
+def code_of(function: Any) -> CodeType:
+    """The code of a function written in python."""
+    code: CodeType = function.__code__
+    return code

@@ -16,7 +16,7 @@ from ckptcheck.trace.items import LOAD
 from ckptcheck.trace.states import replaced_by_load, state_at
 from ckptcheck.verdict.asking import Policy
 from ckptcheck.verdict.cases import judged_part, loaded_step, within_tolerance
-from ckptcheck.verdict.scripts.placing import Placed, built_of, last_step, load_of, moved, place
+from ckptcheck.verdict.scripts.placing import Placed, built_of, last_step, load_of, moved, place, unseeded
 from ckptcheck.verdict.scripts.ranks import Crew
 
 ENDED_WELL: Final = frozenset({"ended", "stopped"})
@@ -32,16 +32,20 @@ class Stopped:
     Attributes:
         after: the step after which its folder was copied, or the signal was sent.
         newest: the step of the newest checkpoint in the folder; None where nobody knows.
+        saved: the steps after which a checkpoint was written into it.
         whole: how the uninterrupted run ended.
         resumed: how the resumed run ended.
         interruption: what a signal left, where it was one that stopped it.
+        checkpoint: the path of the newest checkpoint in the folder; "" where there is none.
     """
 
     after: int
     newest: int | None
+    saved: frozenset[int]
     whole: Recorded
     resumed: Recorded
     interruption: Interruption | None = None
+    checkpoint: str = ""
 
     @property
     def expected(self) -> int:
@@ -88,8 +92,8 @@ def _without_steps(stopped: Stopped, course: Course) -> Case:
 
 def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, policy: Policy) -> Case:
     step, right = placed.step, placed.trace
-    load = _load(crew, right, step)
     whole = compare_traces(crew.reference, right, first=step + 1, every=policy.tolerant)
+    load = _load(crew, right, step, whole.drawn)
     whole = _with_steps_at_the_end(whole, crew.reference, right, stopped)
     trajectory = judged_part(whole, noise, policy, HERE)
     if policy.tolerant:
@@ -114,9 +118,16 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
     return replace(case, other_step=loaded_step(case))
 
 
-def _load(crew: Crew, right: Trace, step: int) -> StateDiff | None:
-    """What was saved by the run that was resumed; where it was ended before its next step, by the uninterrupted one."""
-    return load_of(crew.source, right, step) or load_of(crew.reference, right, step)
+def _load(crew: Crew, right: Trace, step: int, drawn: frozenset[str]) -> StateDiff | None:
+    """What was saved by the run that was resumed; where it was ended before its next step, by the uninterrupted one.
+
+    A generator that nothing seeds and nothing draws from differs in every process, and says nothing.
+    """
+    load = load_of(crew.source, right, step) or load_of(crew.reference, right, step)
+    idle = unseeded(crew.reference, crew.repeats) - drawn
+    if load is None or not idle:
+        return load
+    return replace(load, entries=tuple(one for one in load.entries if one.section != "rng" or one.name not in idle))
 
 
 def _with_steps_at_the_end(diff: TraceDiff, reference: Trace, right: Trace, stopped: Stopped) -> TraceDiff:
@@ -148,7 +159,9 @@ def _course(crew: Crew, stopped: Stopped, placed: Placed) -> Course:
     return Course(
         copied_after=after,
         went_on_after=placed.step,
-        newest=stopped.newest,
+        # What is written in the background may be seen to come a step late: only a checkpoint of the step that the
+        # resumed run went on from shows that there were two.
+        newest=stopped.newest if placed.step in stopped.saved else None,
         last=last_step(crew.reference),
         from_start=placed.from_start,
     )

@@ -1,13 +1,17 @@
 """What a result of verify on commands holds beside its findings."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
+from ckptcheck.experiment.commands.finding import Found
 from ckptcheck.experiment.commands.plan import CommandSettings
 from ckptcheck.experiment.commands.recorded import Recorded
 from ckptcheck.finding import Json
+from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.trace.file import Trace
 from ckptcheck.verdict.parts import crossed
+from ckptcheck.verdict.scripts.interrupting import signal_name
 from ckptcheck.verdict.scripts.placing import Placed, last_step
 
 WHY_NO_VALUES: Final = (
@@ -26,6 +30,9 @@ def settings_part(settings: CommandSettings) -> dict[str, Json]:
         "run": settings.run,
         "resume": settings.resume,
         "steps": settings.steps,
+        "interrupt": f"{signal_name(settings.interrupt[0])} after step {settings.interrupt[1]}"
+        if settings.interrupt is not None
+        else None,
         "folder": str(settings.folder) if settings.folder is not None else None,
         "shared": list(settings.shared),
         "online": settings.online,
@@ -33,6 +40,22 @@ def settings_part(settings: CommandSettings) -> dict[str, Json]:
         "only": list(settings.only),
         "grads": settings.grads,
     }
+
+
+def name_of(found: Found | None, source: Recorded) -> str:
+    """The path of a checkpoint below the output folder that it lies in, or below the copy of that; "" for none."""
+    if found is None or source.output is None:
+        return ""
+    parts = found.path.parts[len(source.output.parent.parts) + 1 :]
+    return "/".join(parts) or found.path.name
+
+
+def time_of(rows: Sequence[Json]) -> tuple[float, int]:
+    """When the first of a run's rows is, in step and stage; after everything where there is none."""
+    first = next((row for row in rows if isinstance(row, dict)), None)
+    if first is None or not isinstance(first["step"], int):
+        return inf, 0
+    return first["step"], STAGE_ORDER[str(first["stage"])]
 
 
 def placing_part(placed: Sequence[tuple[int, Placed | None]]) -> list[Json]:

@@ -1,5 +1,6 @@
 """Where a resumed script goes on: its trace placed on the one that it was resumed from."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ckptcheck.comparison.alignment import Alignment, align
@@ -67,6 +68,17 @@ def load_of(left: Trace, right: Trace, step: int) -> StateDiff | None:
 
 def _without_gradient(one: Parameter) -> Parameter:
     return replace(one, presence=None, grad=None)
+
+
+def unseeded(reference: Trace, repeats: Iterable[Trace]) -> frozenset[str]:
+    """The generators that are otherwise at the begin of equal runs: nothing seeds them, often not numpy's."""
+    begins = [_generators(one) for one in (reference, *repeats)]
+    return frozenset(name for one in begins[1:] for name, seen in one.items() if begins[0].get(name, seen) != seen)
+
+
+def _generators(trace: Trace) -> dict[str, bytes | None]:
+    begin = next((step for step, moment in trace.moments if moment == LOAD), 0)
+    return {item.name: one.digest for item, one in trace.samples(begin, LOAD).items() if item.kind == "rng"}
 
 
 def built_of(reference: Trace, resumed: Trace) -> TrainingState | None:

@@ -1,6 +1,5 @@
 """The resume experiment on commands, from its settings to its result."""
 
-from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -9,17 +8,27 @@ from ckptcheck.errors import RunFailedError, UsageError
 from ckptcheck.experiment.commands.plan import CommandExperiment, CommandSettings
 from ckptcheck.experiment.commands.recorded import Recorded
 from ckptcheck.experiment.noise import Noise
-from ckptcheck.finding import Compared, Finding, Json, Result
+from ckptcheck.finding import Compared, Finding, Json, NotJudged, Result
 from ckptcheck.progress import Progress
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.judge import Judgement, judge
 from ckptcheck.verdict.asking import Question
 from ckptcheck.verdict.cases import held_contracts
+from ckptcheck.verdict.loads_seen import loads_seen
 from ckptcheck.verdict.parts import first_magnitudes, trajectory_rows
 from ckptcheck.verdict.scripts.cases import Stopped, case_of
-from ckptcheck.verdict.scripts.interrupting import check_interrupted, interruption_of, left_no_checkpoint, left_nothing
+from ckptcheck.verdict.scripts.interrupting import check_interrupted, interruption_of
 from ckptcheck.verdict.scripts.noise import floor_of
-from ckptcheck.verdict.scripts.parts import WHY_NO_VALUES, crossed_part, facts, placing_part, run_rows, settings_part
+from ckptcheck.verdict.scripts.parts import (
+    WHY_NO_VALUES,
+    crossed_part,
+    facts,
+    name_of,
+    placing_part,
+    run_rows,
+    settings_part,
+    time_of,
+)
 from ckptcheck.verdict.scripts.placing import Placed, last_step
 from ckptcheck.verdict.scripts.ranks import Crew, crews
 from ckptcheck.verdict.scripts.telling import joined, of_rank, with_loads
@@ -49,23 +58,25 @@ def verification(settings: CommandSettings, question: Question, progress: Progre
 
 def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded]) -> tuple[Recorded, Stopped]:
     """Make the run that is stopped, where no copy of a whole one serves, and the one that is resumed from it."""
-    reference, interrupt = next(iter(whole.values())), experiment.settings.interrupt
+    reference, settings = next(iter(whole.values())), experiment.settings
+    interrupt = settings.interrupt
     if interrupt is None:
         source = whole.get(experiment.source, reference)
-        step = experiment.resume_step
-        # A step that the experiment chose is one after which something was saved.
-        newest = step if experiment.settings.resume_at is None else None
-        return source, Stopped(step, newest, reference, experiment.resumed())
+        found, saved = experiment.found(), experiment.saved()
+        newest = found.step if found is not None else None
+        named = name_of(found, source)
+        return source, Stopped(experiment.resume_step, newest, saved, reference, experiment.resumed(), checkpoint=named)
     source = experiment.interrupted()
     check_interrupted(source, reference, interrupt)
-    if left_nothing(source.output):
-        nothing = Recorded("resumed", (), "ended", 0)
-        return source, Stopped(interrupt[1], None, reference, nothing, interruption_of(source, interrupt, 0))
-    resumed = experiment.resumed()
-    # Where the resumed run makes steps, these tell after which one it goes on.
-    lost_all = not resumed.traces and left_no_checkpoint(source.output)
-    left = interruption_of(source, interrupt, 0 if lost_all else None)
-    return source, Stopped(interrupt[1], None, reference, resumed, left)
+    found = experiment.found()
+    # Of a checkpoint that was written after the signal, what the resumed run holds tells the step.
+    kept = found.step if found is not None else 0
+    if found is None and "{ckpt}" in settings.resume:
+        resumed = Recorded("resumed", (), "ended", 0)  # there is nothing that it could be given
+    else:
+        resumed = experiment.resumed()
+    left = interruption_of(source, interrupt, kept)
+    return source, Stopped(interrupt[1], None, frozenset(), reference, resumed, left, name_of(found, source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +146,12 @@ class _Made:
         whole = Case("reference", 0, noise=rank.noise.first, trajectory=_nothing(), saving=())
         judged = [judge(one, question.select, question.ignore) for one in (whole, *self._contracts(rank)[0])]
         own = judge(rank.case, question.select, question.ignore)
-        return [*judged, with_loads(own, self._loads(rank), rank.case.goes_on_exactly)]
+        return [*judged, with_loads(own, self._loads(rank)[0], rank.case.goes_on_exactly)]
 
-    def _loads(self, rank: _Rank) -> Sequence[Finding]:
+    def _loads(self, rank: _Rank) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
         if rank.placed is None:
-            return ()
-        from ckptcheck.verdict.loads_seen import loads_seen
-
-        found: Iterable[Finding] = loads_seen(rank.placed.trace, self.question.select, self.question.ignore)
-        return list(found)
+            return (), ()
+        return loads_seen(rank.placed.trace, self.question.select, self.question.ignore)
 
     def _contracts(self, rank: _Rank) -> tuple[list[Case], list[str]]:
         traces = {self.stopped.whole.name: rank.crew.reference}
@@ -166,11 +174,12 @@ class _Made:
 
     def _parts(self) -> dict[str, Json]:
         policy = self.question.policy
-        rows = [self._with_rank(row, one) for one in self.ranks for row in trajectory_rows(one.case, WHY_NO_VALUES)]
+        rows = self._rows()
         reference = self.ranks[0].crew.reference
         step = self.ranks[0].case.step
         return {
             **settings_part(self.experiment.settings),
+            "checkpoint": self.stopped.checkpoint,
             "resume_at": [self.stopped.after],
             "resumed_from": self.experiment.source,
             "offline": dict(self.experiment.environment),
@@ -190,8 +199,14 @@ class _Made:
         made = [self.stopped.resumed] if self.stopped.resumed.words else []
         return [*runs.values(), *made]
 
-    def _with_rank(self, row: Json, rank: _Rank) -> Json:
-        return {**row, "rank": rank.crew.rank} if isinstance(row, dict) and len(self.ranks) > 1 else row
+    def _rows(self) -> list[Json]:
+        """The trajectory of every rank; that of the rank which differs first comes first."""
+        each = [(one.crew.rank, trajectory_rows(one.case, WHY_NO_VALUES)) for one in self.ranks]
+        if len(each) == 1:
+            return each[0][1]
+        each.sort(key=lambda one: time_of(one[1]))
+        return [{**row, "run": f"{row['run']}, rank {rank}", "rank": rank}
+                for rank, rows in each for row in rows if isinstance(row, dict)]  # fmt: skip
 
 
 def _explained(case: Case) -> bool:

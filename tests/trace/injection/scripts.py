@@ -35,7 +35,9 @@ def idle(number):
     (torch.nn.Linear(2, 1)(torch.ones(1, 2)).sum()).backward()  # a gradient, and no update
 
 if __name__ == "__main__":
-    for method, target, seed in [("fork", loop.train, 1), ("fork", loop.train, 2), ("fork", idle, 0), ("spawn", loop.train, 3)]:
+    for method, target, seed in (
+        ("fork", loop.train, 1), ("fork", loop.train, 2), ("fork", idle, 0), ("spawn", loop.train, 3),
+    ):
         one = multiprocessing.get_context(method).Process(target=target, args=(seed,))
         one.start()
         one.join()
@@ -93,6 +95,16 @@ loop.train()
 print(ckptcheck.MINE, sorted(name for name in sys.modules if name.startswith("ckptcheck")), "numpy" in sys.modules)
 """
 
+CONSOLE = """#!/usr/bin/env python
+import re
+import sys
+from loop import main
+if __name__ == '__main__':
+    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+    sys.exit(main())
+"""
+"""As pip writes them."""
+
 WITHOUT_TORCH = """
 try:
     import torch
@@ -101,14 +113,10 @@ except ImportError:
 """
 
 BLOCKED = """
-import sys
+from importlib.machinery import PathFinder
 
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("xxhash", "numpy"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Blocked())
+found = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name in ("numpy", "xxhash") else found(name, *rest)
 """
 
 
@@ -118,9 +126,8 @@ def written(folder: Path) -> Path:
         "plain.py": PLAIN, "loop.py": LOOP, "processes.py": PROCESSES, "workers.py": WORKERS, "ranks.py": RANKS,
         "without_torch.py": WITHOUT_TORCH, "blocked/sitecustomize.py": BLOCKED, "other/here.txt": "",
         "stranger.py": STRANGER,
-        "mine/ckptcheck/__init__.py": "MINE = 'the script\'s own package'\n", "pkg/__init__.py": "", "pkg/__main__.py": PLAIN,
-        "all.sh": "set -e\npython plain.py || test $? = 5\npython -m pkg || test $? = 5\nexec ./console\n",
-        "console": "#!/usr/bin/env python\nimport sys\nfrom loop import main\nif __name__ == '__main__':\n    sys.exit(main())\n",
+        "mine/ckptcheck/__init__.py": "MINE = 1\n", "pkg/__init__.py": "", "pkg/__main__.py": PLAIN,
+        "all.sh": "python plain.py; python -m pkg; exec ./console", "console": CONSOLE,
     }  # fmt: skip
     for name, text in files.items():
         path = folder / name

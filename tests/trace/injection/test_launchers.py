@@ -84,7 +84,9 @@ def launched(tmp_path_factory) -> Iterator[dict[str, Future[Launched]]]:
 
         def of(number: int, row: Row) -> Launched:
             given = first | row.variables
-            said, traces = record(row.command, folder, home / f"traces{number}", given, str(python) if row.pth else None)
+            said, traces = record(
+                row.command, folder, home / f"traces{number}", given, str(python) if row.pth else None
+            )
             if row.like is None:
                 return Launched(said, traces, run(row.command, folder, given))
             alone = plain[row.like[0]].result()
@@ -108,7 +110,9 @@ def made_environment(folder: Path) -> Path:
 def test_who_trains_is_recorded_and_nobody_notices(launched, name):
     row, found = TABLE[name], launched[name].result()
     assert found.recorded == found.unrecorded
-    named = sorted((re.sub(r"\d{2,}", "PID", one.file).removesuffix(".trace"), one.rank, one.world) for one in found.traces)
+    named = sorted(
+        (re.sub(r"\d{2,}", "PID", one.file).removesuffix(".trace"), one.rank, one.world) for one in found.traces
+    )
     worlds = {world for _, _, world in row.traces[1:]} or {1}
     assert named == sorted((file, rank, max(worlds)) for file, rank, _ in row.traces)
     assert {(one.steps, one.clean, one.header["digest"]) for one in found.traces} <= {(row.steps, True, row.digest)}

@@ -1,0 +1,83 @@
+"""`ckptcheck record`: run any script as it is, and record its trajectory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.kinds import Place, pattern, report_file
+from ckptcheck.cli.options import digest_option
+from ckptcheck.cli.streams import check_writable
+from ckptcheck.finding import Result, Verdict
+
+_SETTINGS: Final = {"ignore_unknown_options": False, "allow_interspersed_args": False}
+
+
+@click.command("record", short_help="Run any script as it is, and record its trajectory.", context_settings=_SETTINGS)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD ...")
+@click.option("-o", "--output", type=Place(), required=True, metavar="TRACE", help="A new folder for the traces.")
+@click.option("--every", type=click.IntRange(min=1), default=1, metavar="N", help="Sample every N-th step only.")
+@click.option(
+    "--only", type=pattern, multiple=True, metavar="PATTERN",
+    help="Sample only parameters and buffers with these names, such as 'head.*'. Repeatable.",
+)  # fmt: skip
+@click.option("--no-grads", is_flag=True, help="Leave gradients out.")
+@digest_option
+@click.option(
+    "--pth", "python", metavar="PYTHON",
+    help="Reach a script started with -E or -I: this Python gets a .pth file for as long as the command runs.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing of our own.")
+@click.option(
+    "--report", "reports", type=report_file, multiple=True, metavar="FORMAT=PATH",
+    help="Write the result into a file, such as json=result.json. Repeatable.",
+)  # fmt: skip
+@click.pass_context
+def command(
+    context: click.Context, /, words: tuple[str, ...], quiet: bool, reports: Sequence[tuple[str, Path]],
+    no_grads: bool, **options: Any,
+) -> None:  # fmt: skip
+    r"""Run CMD with its own output, signals and exit code, and record the trajectory of every process that trains.
+
+    \b
+    ckptcheck record -o trace -- python train.py
+    ckptcheck record -o trace -- torchrun --nproc-per-node 2 train.py
+    """
+    for _, path in reports:
+        check_writable(path)
+    result = verbs_of(context).record(words, grads=not no_grads, **options)
+    if not quiet:
+        _tell(result)
+    _report(result, reports)
+    part = result.parts["recorded"]
+    assert isinstance(part, dict)
+    context.exit(int(str(part["exit_code"])))
+
+
+def _tell(result: Result) -> None:
+    """Say on stderr what was recorded: stdout is the script's."""
+    from ckptcheck.reports.headlines import headline
+    from ckptcheck.reports.page import escaped
+
+    mark = "error: " if result.verdict is Verdict.ERROR else ""
+    lines = [f"ckptcheck: {mark}{headline(result)}"]
+    for one in result.findings:
+        lines.append(f"ckptcheck: {one.severity.value}: {one.code} {one.name}: {one.message}")
+        lines += [f"    {one.fix}"] if one.fix else []
+    part = result.parts["recorded"]
+    notes = part["notes"] if isinstance(part, dict) else []
+    lines += [f"ckptcheck: note: {one}" for one in notes] if isinstance(notes, list) else []
+    for line in lines:
+        click.echo(escaped(line), err=True)
+
+
+def _report(result: Result, reports: Sequence[tuple[str, Path]]) -> None:
+    if reports:
+        from ckptcheck.cli.streams import write_file
+        from ckptcheck.reports.page import Page
+        from ckptcheck.reports.table import REPORTS
+
+        for form, path in reports:
+            write_file(path, REPORTS[form](result, Page()))

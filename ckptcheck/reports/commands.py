@@ -1,0 +1,43 @@
+"""What a result of verify on commands says of them: which were run, from which checkpoint, what was put offline."""
+
+from collections.abc import Mapping
+
+from ckptcheck.finding import Json, Result
+from ckptcheck.reports import words
+from ckptcheck.reports.distances import entries_of
+from ckptcheck.reports.sheet import Sheet
+
+
+def commands(sheet: Sheet, result: Result, full: bool) -> None:
+    """Say the commands and where the resumed run went on; of several ranks what they share, unless all is wanted."""
+    parts = result.parts
+    if "alignment" not in parts:
+        return
+    sheet.row("Run", words.scalar(parts.get("run")))
+    sheet.row("Resume", words.scalar(parts.get("resume")))
+    rows = entries_of(result, "alignment")
+    checkpoint = parts.get("checkpoint")
+    named = f" ({words.scalar(checkpoint)})" if checkpoint else ""
+    stopped = f"{_stopped(parts)}{named}"
+    seen: list[str] = []
+    for row in rows:
+        why = words.scalar(row.get("why"))
+        if full or why not in seen:
+            rank = f"rank {words.scalar(row.get('rank'))}: " if len(rows) > 1 and full else ""
+            sheet.row("" if seen else "Resumed", f"{rank}{why}", lead="" if seen else f"{stopped}: ")
+            seen.append(why)
+    if not rows:
+        sheet.row("Resumed", f"{stopped}: it made no step")
+    offline = parts.get("offline")
+    if isinstance(offline, Mapping) and offline:
+        said = ", ".join(f"{name}={words.scalar(value)}" for name, value in offline.items())
+        sheet.row(
+            "Set", f"{said}{'' if parts.get('online') else ' (--online leaves trackers as they are)'}", style="dim"
+        )
+
+
+def _stopped(parts: Mapping[str, Json]) -> str:
+    steps = parts.get("resume_at")
+    step = words.scalar(steps[0]) if isinstance(steps, list) and steps else "?"
+    signal = parts.get("interrupt")
+    return f"after {words.scalar(signal)}" if signal else f"after step {step}"

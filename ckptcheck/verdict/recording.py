@@ -1,0 +1,182 @@
+"""A command recorded in the user's own terminal: what was started, how it ended, what was recorded of it."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ckptcheck.errors import OutputError, TraceError, UsageError
+from ckptcheck.experiment.commands.handing import run_in_foreground
+from ckptcheck.experiment.commands.launching import exit_code, why_not_started, with_traces
+from ckptcheck.experiment.commands.meeting import Meeting
+from ckptcheck.experiment.commands.recorded import Recorded
+from ckptcheck.experiment.commands.telling import why_nothing
+from ckptcheck.finding import Compared, Finding, Json, NotJudged, Result, Verdict
+from ckptcheck.trace.file import Trace
+from ckptcheck.trace.injection.environment import recorded
+from ckptcheck.trace.injection.pth import placed
+from ckptcheck.trace.script.orders import VARIABLE, Orders
+
+RUN: Final = "recording"
+_FACTS: Final = ("torch", "python", "platform", "device", "digest", "flags")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOrder:
+    """What to record, and how.
+
+    Attributes:
+        words: the command.
+        output: the folder for the traces; it must not hold anything yet.
+        every, only, grads, digest: as in `Orders`.
+        python: an interpreter that gets a .pth file for so long; None for none.
+        select, ignore: rules that judge the loads seen.
+    """
+
+    words: tuple[str, ...]
+    output: Path
+    every: int = 1
+    only: tuple[str, ...] = ()
+    grads: bool = True
+    digest: str | None = None
+    python: str | None = None
+    select: tuple[str, ...] = ("CK",)
+    ignore: tuple[str, ...] = ()
+
+
+def record_command(order: RecordOrder) -> Result:
+    """Run the command in our own terminal and record it: verdict pass where a step was recorded, else error.
+
+    OutputError and UsageError where nothing was started. How the command ended is part of the result.
+    """
+    if not order.words:
+        raise UsageError("no command to record: give it after --, such as `-- python train.py`")
+    if VARIABLE in os.environ:
+        raise UsageError("this is recorded already, by another ckptcheck: record the inner or the outer command")
+    with ExitStack() as stack:
+        made = _make_folder(order.output)
+        scratch = Path(stack.enter_context(_scratch()))
+        if order.python is not None:
+            stack.enter_context(placed(order.python))
+        meeting = Meeting(scratch / "control")
+        stack.callback(meeting.close)
+        run = _run(order, scratch, meeting)
+        result = _result(order, run, meeting)
+        for trace in run.traces:
+            trace.close()
+        if made and not any(order.output.iterdir()):
+            order.output.rmdir()
+    return result
+
+
+def _make_folder(folder: Path) -> bool:
+    """Make the folder, or refuse it with OutputError before anything is started; whether it is new."""
+    try:
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise OutputError(f"{folder} exists already and is never written over: name a new folder, or remove it")
+        new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        # Only a try tells of disks that are full or read-only.
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written ({error.strerror}): name a folder that can") from error
+    return new
+
+
+def _scratch() -> "tempfile.TemporaryDirectory[str]":
+    try:
+        return tempfile.TemporaryDirectory(prefix="ckptcheck-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise OutputError(f"no temporary folder can be made ({error}); set TMPDIR to one with room") from error
+
+
+def _run(order: RecordOrder, scratch: Path, meeting: Meeting) -> Recorded:
+    orders = Orders(
+        traces=order.output.resolve(),
+        run=RUN,
+        command=order.words,
+        digest=order.digest,
+        every=order.every,
+        only=order.only,
+        grads=order.grads,
+        control=meeting.control,
+    )
+    environment = recorded(orders, scratch / "orders.json")
+    try:
+        returned = run_in_foreground(order.words, environment)
+    except OSError as error:
+        code, said = why_not_started(error, order.words)
+        return Recorded(RUN, order.words, "failed", code, error=said)
+    status = "ended" if returned == 0 else "failed" if returned > 0 else "died"
+    return with_traces(Recorded(RUN, order.words, status, exit_code(returned)), order.output)
+
+
+def _result(order: RecordOrder, run: Recorded, meeting: Meeting) -> Result:
+    error = run.error or _nothing_recorded(run, meeting)
+    findings, not_judged = _seen(order, run.traces) if not error else ((), ())
+    steps = [len(one.steps) for one in run.traces]
+    part: dict[str, Json] = {
+        "command": list(run.words),
+        "exit_code": run.exit_code,
+        "status": run.status,
+        "trace": str(order.output),
+        "steps": max(steps, default=0),
+        "processes": [_process(one) for one in run.traces],
+        "notes": list(run.notes),
+    }
+    return Result(
+        command="record",
+        verdict=Verdict.ERROR if error else Verdict.PASS,
+        compared=Compared(),
+        findings=findings,
+        not_judged=not_judged,
+        environment=_facts(run.traces),
+        parts={"recorded": part},
+        error=error,
+    )
+
+
+def _nothing_recorded(run: Recorded, meeting: Meeting) -> str:
+    reason = why_nothing(run, meeting)
+    if not reason:
+        return ""
+    noted = f" ({run.notes[0]})" if run.notes else ""
+    return f"nothing was recorded: {Path(run.words[0]).name} {reason}{noted}"
+
+
+def _seen(order: RecordOrder, traces: tuple[Trace, ...]) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+    """What the rules say of the loads in the traces; ranks that say the same say it once."""
+    from ckptcheck.verdict.loads_seen import loads_seen
+
+    findings: dict[tuple[str, str], Finding] = {}
+    unjudged: dict[NotJudged, None] = {}
+    for trace in traces:
+        try:
+            told, not_judged = loads_seen(trace, order.select, order.ignore)
+        except TraceError as error:
+            told, not_judged = (), (NotJudged("CK601", str(error)),)
+        for one in told:
+            findings.setdefault((one.code, one.message), one)
+        unjudged.update(dict.fromkeys(not_judged))
+    return tuple(findings.values()), tuple(unjudged)
+
+
+def _process(trace: Trace) -> dict[str, Json]:
+    header: Mapping[str, Json] = trace.header
+    steps = trace.steps
+    return {
+        "file": trace.path.name,
+        "rank": header.get("rank", 0),
+        "pid": header.get("pid"),
+        "steps": len(steps),
+        "last_step": steps[-1] if steps else 0,
+        "ended": trace.ended,
+        "cost_s": header.get("recording_s"),
+    }
+
+
+def _facts(traces: tuple[Trace, ...]) -> dict[str, Json]:
+    return {key: value for key, value in traces[0].header.items() if key in _FACTS} if traces else {}

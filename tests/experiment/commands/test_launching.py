@@ -1,0 +1,158 @@
+"""Runs of commands as processes: how they end, and that nothing of them stays. None of them needs torch."""
+
+import contextlib
+import os
+import shlex
+import sys
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from ckptcheck.errors import RunFailedError
+from ckptcheck.experiment.commands.launching import Launch, run_all
+from ckptcheck.experiment.commands.telling import check_trained
+from ckptcheck.trace.script.orders import Orders
+
+PYTHON = shlex.quote(sys.executable)
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """What starts python on some code."""
+
+    def make(code, name="reference", timeout_s=LIMIT_S, words=None, **environment):
+        scratch = tmp_path / name
+        scratch.mkdir()
+        return Launch(
+            orders=Orders(traces=scratch / "traces", run=name, control=scratch / "control"),
+            words=words or (sys.executable, "-S", "-c", code),
+            folder=tmp_path,
+            environment={**os.environ, **environment},
+            scratch=scratch,
+            timeout_s=timeout_s,
+        )
+
+    return make
+
+
+def run(*launches, at_once=2):
+    return run_all([partial(lambda one: one, one) for one in launches], at_once, None)
+
+
+ENDS = {
+    "print('fine')": ("ended", 0, "", ""),
+    "import sys; print('last words'); sys.exit(7)": ("failed", 7, "exit code 7", "last words"),
+    "raise ValueError('own')": ("failed", 1, "exit code 1", "ValueError: own"),
+    "import os; os.kill(os.getpid(), 9)": ("died", 137, "SIGKILL", ""),
+    "import os; os.kill(os.getpid(), 15)": ("died", 143, "SIGTERM", ""),
+}
+
+
+def test_a_run_ends_as_it_ended(launch):
+    runs = run(*(launch(code, f"run-{place}") for place, code in enumerate(ENDS)))
+    for one, (status, code, error, last) in zip(runs, ENDS.values(), strict=True):
+        recorded = one.result()
+        assert (recorded.status, recorded.exit_code) == (status, code)
+        assert error in recorded.error
+        assert bool(error) == bool(recorded.error)
+        assert recorded.last_lines.endswith(last)
+        assert recorded.traces == ()
+
+
+def test_a_silent_run_is_given_up_and_one_that_prints_is_not(launch):
+    talking = "import time\nfor _ in range(30): print('still here', flush=True); time.sleep(0.1)"
+    silent, other = run(
+        launch("import time; print('begun', flush=True); time.sleep(600)", "silent", timeout_s=1.5),
+        launch(talking, "talking", timeout_s=1.5),
+    )
+    assert silent.result().status == "hung"
+    assert "made no step and printed nothing for 1.5 s" in silent.result().error
+    assert silent.result().last_lines == "begun"
+    assert other.result().status == "ended"
+
+
+def test_runs_wait_for_their_turn(launch, tmp_path):
+    code = "import os, time; os.mkdir('one'); time.sleep(0.2); os.rmdir('one')"
+    for one in run(*(launch(code, f"run-{place}") for place in range(3)), at_once=1):
+        assert one.result().status == "ended", "two at once would have met"
+
+
+def test_a_run_stands_in_its_folder_with_its_variables_and_no_input(launch, tmp_path):
+    code = (
+        "import os, sys; print(os.getcwd(), os.environ['COLOUR'], repr(sys.stdin.read()), os.getsid(0) == os.getpid())"
+    )
+    failing = run(launch(f"{code}; sys.exit(1)", COLOUR="blue"))[0].result()
+    assert failing.last_lines == f"{tmp_path.resolve()} blue '' True"
+
+
+REFUSED = {
+    ("no-such-command", "x"): "there is no command 'no-such-command'",
+    ("./plain.txt",): "'./plain.txt' cannot be executed (Permission denied)",
+    ("./no-format",): "'./no-format' cannot be executed (Exec format error)",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_command_that_cannot_be_started_says_why(launch, words, tmp_path):
+    (tmp_path / "plain.txt").write_text("text")
+    (tmp_path / "no-format").write_text("\0")
+    (tmp_path / "no-format").chmod(0o755)
+    with pytest.raises(RunFailedError) as refused:
+        run(launch("", words=words))
+    assert str(refused.value).startswith(f"the reference run cannot start: {REFUSED[words]}")
+
+
+LEAVES_OTHERS = """
+import os, subprocess, sys, time
+quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'], **quiet)
+stubborn = 'import signal, time; signal.signal(15, signal.SIG_IGN); print("deaf", flush=True); time.sleep(600)'
+away = subprocess.Popen([sys.executable, '-S', '-c', stubborn], stdout=subprocess.PIPE, start_new_session=True)
+away.stdout.readline()
+open('pids', 'w').write(f'{child.pid} {away.pid}')
+"""
+
+
+def gone(process: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, 0)
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+@pytest.mark.parametrize(("ending", "timeout_s"), [("", LIMIT_S), ("time.sleep(600)", 2.0)])
+def test_nothing_of_a_run_stays_not_even_in_a_session_of_its_own(launch, tmp_path, ending, timeout_s):
+    run(launch(LEAVES_OTHERS + ending, timeout_s=timeout_s))
+    pids = [int(one) for one in (tmp_path / "pids").read_text().split()]
+    assert [gone(one) for one in pids] == [True, True]
+
+
+def test_ctrl_c_ends_all_runs(launch, tmp_path):
+    class Interrupting:
+        def update(self, *_: object) -> None:
+            if (tmp_path / "pids").exists():
+                raise KeyboardInterrupt
+
+    code = f"{LEAVES_OTHERS}\nwhile True: print('.', flush=True); time.sleep(0.05)"
+    started = launch(code)
+    with pytest.raises(KeyboardInterrupt):
+        run_all([lambda: started], 1, Interrupting())
+    pids = [int(one) for one in (tmp_path / "pids").read_text().split()]
+    assert [gone(one) for one in pids] == [True, True]
+
+
+def test_what_an_experiment_needs_of_a_run_is_told_where_it_lacks(launch):
+    for code, said in {
+        "import sys; print('own words'); sys.exit(2)": "the reference run failed: it left with exit code 2",
+        "print('Address already in use'); 1/0": "use --jobs 1",
+        "print('no torch')": "the reference run imported no torch",
+    }.items():
+        name = f"run-{len(said)}"
+        one = run(launch(code, name))[0]
+        with pytest.raises(RunFailedError) as refused:
+            check_trained(replace(one.result(), name="reference"), one.meeting)
+        assert said in str(refused.value)
+        assert "\n" not in str(refused.value)
