@@ -142,10 +142,12 @@ def compare(
     select: Sequence[str] = ("CK",),
     ignore: Sequence[str] = (),
 ) -> Result:
-    """Compare two traces over the steps that both have.
+    """Compare two traces over the steps that both have, or two folders of them rank by rank.
 
-    Traces hold digests and norms, no values: magnitudes are null, and a tolerance can be applied to numbers only.
-    Raises TraceError where one of them is no trace.
+    The run that the other one resumes is the reference, whichever side it was given as; the trace of a resumed script
+    is placed on it by what it loaded. Traces hold digests and norms, no values: magnitudes are null, and a tolerance
+    can be applied to numbers only.
+    Raises TraceError where one of them is no trace, or where ranks have no partner.
     """
     from ckptcheck.verdict.asking import check_policy
     from ckptcheck.verdict.two_traces import compare_folders

@@ -12,10 +12,18 @@ from ckptcheck.cli.options import digest_option
 from ckptcheck.cli.streams import check_writable
 from ckptcheck.finding import Result, Verdict
 
+HELP: Final = """Run CMD with its own output, signals and exit code, and record every process that trains.
+
+\b
+ckptcheck record -o trace -- python train.py
+ckptcheck record -o trace -- torchrun --nproc-per-node 2 train.py
+"""
 _SETTINGS: Final = {"ignore_unknown_options": False, "allow_interspersed_args": False}
 
 
-@click.command("record", short_help="Run any script as it is, and record its trajectory.", context_settings=_SETTINGS)
+@click.command(
+    "record", short_help="Run any script as it is, and record its trajectory.", help=HELP, context_settings=_SETTINGS
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD ...")
 @click.option("-o", "--output", type=Place(), required=True, metavar="TRACE", help="A new folder for the traces.")
 @click.option("--every", type=click.IntRange(min=1), default=1, metavar="N", help="Sample every N-th step only.")
@@ -39,12 +47,7 @@ def command(
     context: click.Context, /, words: tuple[str, ...], quiet: bool, reports: Sequence[tuple[str, Path]],
     no_grads: bool, **options: Any,
 ) -> None:  # fmt: skip
-    r"""Run CMD with its own output, signals and exit code, and record the trajectory of every process that trains.
-
-    \b
-    ckptcheck record -o trace -- python train.py
-    ckptcheck record -o trace -- torchrun --nproc-per-node 2 train.py
-    """
+    """Run CMD and record it: options in, the command's own exit code out."""
     for _, path in reports:
         check_writable(path)
     result = verbs_of(context).record(words, grads=not no_grads, **options)

@@ -68,7 +68,7 @@ def align(reference: Trace, resumed: Trace, hint: int | None = None) -> Alignmen
     if other is not None and other.told:
         return _placed(other, "counters" if other.told <= COUNTING else "content", _by_others(other))
     if start.of and start.matched == start.of:
-        seen = "the resumed run begins as the reference began, so it loaded nothing"
+        seen = "the resumed run begins as the reference began" + (": it loaded nothing" if hint is not None else "")
         return replace(_told(landmarks.start, hint, start, seen), by="start")
     return _told(landmarks.start, hint, start, "nothing of what the resumed run begins with is found in the reference")
 
@@ -83,10 +83,10 @@ def _best(scores: Mapping[int, Score], hint: int | None) -> Score | None:
     if best is None or not (best.params or best.state):
         return None
     hinted = scores.get(hint) if hint is not None else None
+    if hinted is None or (hinted.params, hinted.state) == (best.params, best.state):
+        return best
     # Weights of one step and state of another: the one that was meant is where it should be placed.
-    if hinted is not None and min(best.params, best.state) < 1 and max(hinted.params, hinted.state) == 1:
-        return hinted
-    return best
+    return hinted if min(best.params, best.state) < 1 and max(hinted.params, hinted.state) == 1 else best
 
 
 def _placed(score: Score, by: str, why: str) -> Alignment:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import STEP, Item
+from ckptcheck.trace.reading import Trace
 
 
 class Origins:
@@ -20,8 +20,10 @@ class Origins:
         """The first step after which every one of the items had its given content; None where there is no such step."""
         common: set[int] | None = None
         for item, digest in contents:
-            steps = self.steps_of(item, digest)
-            common = steps if common is None else common & steps
+            if common is None:
+                common = self.steps_of(item, digest)
+            else:  # of many items only the first is looked for at every step
+                common = {step for step in common if self._trace.digest(step, STEP, item) == digest}
             if not common:
                 return None
         return min(common) if common else None
@@ -33,13 +35,13 @@ class Origins:
 
     def updated(self, step: int, optimizer: int) -> bool:
         """Whether an optimizer made an update in a step."""
-        sample = self._trace.samples(step, STEP).get(Item("updates", optimizer=optimizer))
+        sample = self._trace.sample(step, STEP, Item("updates", optimizer=optimizer))
         return sample is not None and bool(sample.value)
 
     def step_with_value(self, item: Item, value: float) -> int | None:
         """The first step at which a plain value, say a learning rate, was this one."""
         for step in self._trace.steps:
-            sample = self._trace.samples(step, STEP).get(item)
+            sample = self._trace.sample(step, STEP, item)
             if sample is not None and sample.value == value:
                 return step
         return None

@@ -1,21 +1,26 @@
 """What a result of verify on commands says of them: which were run, from which checkpoint, what was put offline."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ckptcheck.finding import Json, Result
 from ckptcheck.reports import words
-from ckptcheck.reports.distances import entries_of
+from ckptcheck.reports.distances import Entry, entries_of
 from ckptcheck.reports.sheet import Sheet
 
 
 def commands(sheet: Sheet, result: Result, full: bool) -> None:
     """Say the commands and where the resumed run went on; of several ranks what they share, unless all is wanted."""
     parts = result.parts
+    if "reference" in parts:
+        sheet.row("Reference", words.scalar(parts["reference"]))
     if "alignment" not in parts:
+        return
+    rows = entries_of(result, "alignment")
+    if "run" not in parts:
+        _placed(sheet, rows)
         return
     sheet.row("Run", words.scalar(parts.get("run")))
     sheet.row("Resume", words.scalar(parts.get("resume")))
-    rows = entries_of(result, "alignment")
     checkpoint = parts.get("checkpoint")
     named = f" ({words.scalar(checkpoint)})" if checkpoint else ""
     stopped = f"{_stopped(parts)}{named}"
@@ -29,11 +34,17 @@ def commands(sheet: Sheet, result: Result, full: bool) -> None:
     if not rows:
         sheet.row("Resumed", f"{stopped}: it made no step")
     offline = parts.get("offline")
-    if isinstance(offline, Mapping) and offline:
-        said = ", ".join(f"{name}={words.scalar(value)}" for name, value in offline.items())
-        sheet.row(
-            "Set", f"{said}{'' if parts.get('online') else ' (--online leaves trackers as they are)'}", style="dim"
-        )
+    if full and isinstance(offline, Mapping) and offline:
+        sheet.row("Set", ", ".join(f"{name}={words.scalar(value)}" for name, value in offline.items()), style="dim")
+    elif not parts.get("online"):
+        sheet.row("Offline", "experiment trackers and hubs (-v names the variables, --online leaves them)", style="dim")
+
+
+def _placed(sheet: Sheet, rows: Sequence[Entry]) -> None:
+    """Say of traces that were placed on each other where, once for all ranks of which the same is to be said."""
+    told = dict.fromkeys(words.scalar(row.get("why")) for row in rows)
+    for place, why in enumerate(told):
+        sheet.row("" if place else "Placed", why)
 
 
 def _stopped(parts: Mapping[str, Json]) -> str:

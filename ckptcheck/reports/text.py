@@ -86,7 +86,7 @@ def _cause(sheet: Sheet, result: Result, full: bool) -> None:
     if finding is None:
         return
     sheet.row("", finding.message)
-    if raised := finding.evidence.get("raised"):
+    if (raised := finding.evidence.get("raised")) and words.scalar(raised) not in finding.message:
         sheet.row("", f"the resumed run then raised {words.scalar(raised)}")
     if full and (said := words.evidence(finding)):
         sheet.row("", f"evidence: {said}", style="dim")

@@ -85,11 +85,12 @@ def row_major_bytes(tensor: torch.Tensor) -> memoryview:
 
 
 def _bytes_of(parts: list[torch.Tensor]) -> "ctypes.Array[Any] | bytes":
-    buffers = [_buffer(part.cpu().contiguous()) for part in parts]
+    buffers = [contiguous_bytes(part.cpu().contiguous()) for part in parts]
     return buffers[0] if len(buffers) == 1 else b"".join(bytes(buffer) for buffer in buffers)
 
 
-def _buffer(tensor: torch.Tensor) -> "ctypes.Array[Any]":
+def contiguous_bytes(tensor: torch.Tensor) -> "ctypes.Array[Any]":
+    """The memory of a plain, contiguous tensor of the CPU, which it holds."""
     # A ctypes view costs a microsecond and knows no dtypes, unlike numpy, which has no bfloat16.
     kind = ctypes.c_ubyte * tensor.nbytes
     if not tensor.nbytes:
@@ -111,12 +112,21 @@ def digester(algorithm: str) -> Callable[[torch.Tensor], bytes]:
 def parts_digester(algorithm: str) -> Callable[[list[torch.Tensor]], bytes]:
     """As `digester`, from the components of a tensor."""
     if algorithm == XXH3_128:
-        from xxhash import xxh3_128_digest
-
-        return lambda parts: bytes(xxh3_128_digest(_bytes_of(parts)))
+        of_bytes = bytes_digester(algorithm)
+        return lambda parts: of_bytes(_bytes_of(parts))
     if algorithm == LINEAR_128:
         return _linear_digest
     raise ValueError(f"unknown digest algorithm {algorithm!r}")
+
+
+def bytes_digester(algorithm: str) -> Callable[[Any], bytes]:
+    """The function from row-major bytes to their digest; ValueError where the algorithm needs more than bytes."""
+    if algorithm != XXH3_128:
+        raise ValueError(f"{algorithm!r} is no digest of bytes")
+    from xxhash import xxh3_128_digest
+
+    digest: Callable[[Any], bytes] = xxh3_128_digest
+    return digest
 
 
 def linear_digest(tensor: torch.Tensor) -> bytes:

@@ -88,8 +88,8 @@ class TraceWriter:
         self._ids = dict(islice(self._ids.items(), known))
         self._latest.clear()
         self._texts.clear()
-        if self._base.in_transaction:
-            with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error):
+            if self._base.in_transaction:
                 self._base.execute("ROLLBACK")
 
     def _row(self, item: Item, sample: Sample) -> tuple[Any, ...]:

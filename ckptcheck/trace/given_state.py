@@ -7,7 +7,7 @@ from typing import Any
 
 from ckptcheck.state.training_state import Entry, TrainingState
 from ckptcheck.trace.file import Trace
-from ckptcheck.trace.items import BUILT, GIVEN, LOAD, Item
+from ckptcheck.trace.items import GIVEN, LOAD, OVERWRITTEN, Item
 from ckptcheck.trace.states import state_at
 
 
@@ -70,13 +70,13 @@ class ScriptLoads:
 
 def script_loads(trace: Trace) -> ScriptLoads | None:
     """The loads with which a script began; None where it loaded nothing, or the trace is of no script."""
-    begin = next((step for step, moment in trace.moments if moment == BUILT), None)
+    begin = next((step for step, moment in trace.moments if moment == OVERWRITTEN), None)
     if begin is None or (begin, GIVEN) not in trace.moments:
         return None
     told, notes = _told(trace, begin)
     return ScriptLoads(
         given=_unsaid(state_at(trace, begin, GIVEN)),
-        built=replace(state_at(trace, begin, BUILT), step=None),
+        built=replace(state_at(trace, begin, OVERWRITTEN), step=None),
         loaded=replace(state_at(trace, begin, LOAD), step=None) if (begin, LOAD) in trace.moments else None,
         notes=notes,
         comparable=told["digest"] == trace.header["digest"],
@@ -91,7 +91,7 @@ def _unsaid(given: TrainingState) -> TrainingState:
 
 def later_loads(trace: Trace) -> tuple[LoadNote, ...]:
     """Loads of a training in progress, each with its step: best weights at the end, averaged ones, target networks."""
-    places = {step for step, moment in trace.moments if moment == GIVEN and (step, BUILT) not in trace.moments}
+    places = {step for step, moment in trace.moments if moment == GIVEN and (step, OVERWRITTEN) not in trace.moments}
     return tuple(note for step in sorted(places) for note in _told(trace, step)[1])
 
 

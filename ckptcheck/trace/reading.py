@@ -35,7 +35,7 @@ class Trace:
         self.path = path
         self.shift = shift
         if not path.is_file():
-            raise TraceError(f"no trace at {path}: give a folder that `resume -o` or `save --trace` wrote")
+            raise TraceError(f"no trace at {path}: give a folder that `record -o`, `resume -o` or `save --trace` wrote")
         if not path.stat().st_size:
             raise TraceError(f"the trace {path} is empty: the run ended before its first step; record it again")
         # Read-only where possible; a write-ahead log that a killed run left behind is read along with it.

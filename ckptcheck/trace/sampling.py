@@ -4,7 +4,7 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import torch
 
@@ -16,6 +16,7 @@ from ckptcheck.trace.measuring import plain
 from ckptcheck.trace.subjects import Subjects
 
 Leaves: TypeAlias = Iterator[tuple[Item, Any]]
+_LEAVES: Final = frozenset({torch.Tensor, torch.nn.Parameter, bool, int, float, str, type(None)})
 
 
 _last: dict[str, tuple[Any, Any]] = {}
@@ -80,9 +81,11 @@ def optimizer_state(subjects: Subjects, place: int) -> Leaves:
 
 
 def _entries(name: str, entries: Any, place: int) -> Leaves:
-    if entries:  # looking an entry up leaves an empty one behind, which holds nothing
-        for key, leaf in flatten(entries):
-            yield Item("state", name, key, place), leaf
+    if not entries:  # looking an entry up leaves an empty one behind, which holds nothing
+        return
+    simple = type(entries) is dict and all(type(key) is str and type(one) in _LEAVES for key, one in entries.items())
+    for key, leaf in entries.items() if simple else flatten(entries):
+        yield Item("state", name, key, place), leaf
 
 
 def inputs(module: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], part: int) -> Leaves:

@@ -1,4 +1,4 @@
-"""A plain training script, which knows nothing of who records it: a GPT, AdamW, random tokens, one step a line of stdin.
+"""A plain training script, which knows nothing of who records it: a GPT, AdamW, a step for each line of stdin.
 
     python gpt_script.py WIDTH DEPTH
 

@@ -1,16 +1,31 @@
+import re
 from pathlib import Path
 
+import click
 import pytest
 
+from ckptcheck.cli.verify import command
 from ckptcheck.reports.table import REPORTS
 from tests.cli.fakes import FakeVerbs
 from tests.cli.refusals import assert_is_refused
 
 VERIFY_DEFAULTS = {
-    "target": "t.py", "steps": 20, "resume_at": (), "device": "cpu", "resume_device": None, "quick": False,
-    "policy": "exact", "deterministic": False, "repeats": 1, "rtol": 0.0, "atol": 0.0, "freeze": {},
-    "timeout_s": 600.0, "seed": 0, "jobs": None, "select": ("CK",), "ignore": (), "require": (),
+    "target": "t.py", "run": None, "resume": None, "steps": None, "resume_at": (), "interrupt": None, "device": "cpu",
+    "resume_device": None, "quick": False, "policy": "exact", "deterministic": False, "repeats": 1, "rtol": 0.0,
+    "atol": 0.0, "freeze": {}, "timeout_s": 600.0, "seed": 0, "jobs": None, "folder": None, "share": (), "env": {},
+    "online": False, "every": 1, "only": (), "grads": True, "digest": None, "select": ("CK",), "ignore": (),
+    "require": (),
 }  # fmt: skip
+COMMANDS = {**VERIFY_DEFAULTS, "target": None, "run": "a {dir}", "resume": "b {ckpt}"}
+COMMAND_OPTIONS = [
+    ("", {}),
+    ("--steps 9 --resume-at 4 --quick", {"steps": 9, "resume_at": (4,), "quick": True}),
+    ("--interrupt TERM@7", {"interrupt": "TERM@7"}),
+    ("--folder here --share data --share *.bin", {"folder": Path("here"), "share": ("data", "*.bin")}),
+    ("--env A=1 --env B=x=y", {"env": {"A": "1", "B": "x=y"}}),
+    ("--online --every 5 --only a.* --only b", {"online": True, "every": 5, "only": ("a.*", "b")}),
+    ("--no-grads --digest linear_128", {"grads": False, "digest": "linear_128"}),
+]
 
 VERIFY_OPTIONS = [
     ("--steps 30", {"steps": 30}),
@@ -41,6 +56,24 @@ def test_an_option_of_verify_reaches_the_verb(ckptcheck, options, changed):
     assert verbs.called == VERIFY_DEFAULTS | changed
 
 
+@pytest.mark.parametrize(("options", "changed"), COMMAND_OPTIONS)
+def test_an_option_for_commands_reaches_the_verb(ckptcheck, options, changed):
+    verbs = FakeVerbs()
+    outcome = ckptcheck("verify", "--run", "a {dir}", "--resume", "b {ckpt}", *options.split(), verbs=verbs)
+    assert outcome.exit_code == 0, outcome.output
+    assert verbs.called == COMMANDS | changed
+
+
+def test_the_help_of_verify_names_every_option_once_and_in_sections(ckptcheck):
+    text = ckptcheck("verify", "--help").output
+    titles = [line for line in text.splitlines() if line and line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["The experiment:", "A target:", "Commands:", "Judging:", "Output and settings:"]
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert [
+        one.opts[0] for one in options if len(re.findall(rf"^  (?:-\w, )?{one.opts[-1]}(?![\w-])", text, re.M)) != 1
+    ] == []
+
+
 def test_the_other_commands_hand_on_what_they_got(ckptcheck):
     verbs = FakeVerbs()
     options = ("--store", "--device", "cuda", "--digest", "linear_128")
@@ -56,7 +89,15 @@ def test_the_other_commands_hand_on_what_they_got(ckptcheck):
 
 
 WRONG = [
-    ("verify", "Missing argument 'TARGET'"),
+    ("verify", "Missing argument 'TARGET', or --run and --resume in its place"),
+    ("verify t --run a --resume b", "a TARGET and --run or --resume exclude each other"),
+    ("verify t --no-grads", "--no-grads is for commands: a TARGET has no use for it"),
+    ("verify t --interrupt TERM@3", "--interrupt is for commands"),
+    ("verify --run a --resume b --device cuda", "--device is for a TARGET: the commands say such things"),
+    ("verify --run a --resume b --seed 3", "--seed is for a TARGET"),
+    ("verify --run a --resume b --interrupt TERM", "'TERM' is not SIGNAL@STEP, such as TERM@7"),
+    ("verify --run a --resume b --env A", "'A' is not NAME=VALUE"),
+    ("verify --run a --resume b --every 0", "'--every'"),
     ("verify t --steps 0", "'--steps'"),
     ("verify t --steps x", "'x' is not a valid integer range"),
     ("verify t --stesp 3", "--steps"),

@@ -56,6 +56,21 @@ def test_verify_takes_its_own_table_too(ckptcheck, project):
     assert told | wanted == told
 
 
+def test_commands_on_the_command_line_leave_out_what_the_file_says_of_a_target(ckptcheck, project):
+    told = called(ckptcheck, "verify --run a --resume b --resume-at 10")
+    wanted = {"target": None, "run": "a", "device": "cpu", "steps": 30, "repeats": 3, "policy": "state-exact"}
+    assert told | wanted == told
+
+
+def test_commands_in_the_file_are_verified_unless_a_target_is_named(ckptcheck, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ckptcheck.toml").write_text('[verify]\nrun = "a {dir}"\nresume = "b {ckpt}"\nsteps = 5')
+    told = called(ckptcheck, "verify")
+    assert (told["target"], told["run"], told["resume"], told["steps"]) == (None, "a {dir}", "b {ckpt}", 5)
+    told = called(ckptcheck, "verify t.py")
+    assert (told["target"], told["run"], told["resume"]) == ("t.py", None, None)
+
+
 def test_contracts_of_a_file_hold_in_diff_only_where_findings_gate(ckptcheck, project):
     plain = called(ckptcheck, "diff a b", MATCHING)
     assert (plain["gate"], plain["freeze"], plain["require"]) == ("content", {}, ())

@@ -54,6 +54,7 @@ def test_equal_traces_have_no_difference_and_everything_is_counted(compare):
     ("item", "left", "right"),
     [
         (W, tensor(1), tensor(2)),
+        (W, tensor("a content of 1"), tensor("a content of 2")),  # digests that differ in their last bytes only
         (W, tensor(1), tensor(1, dtype="float16")),
         (W, tensor(1, 4), tensor(1, 2, 2)),
         (W, tensor(1), None),
@@ -164,6 +165,22 @@ def test_groups_in_another_order_are_compared_by_their_members(compare):
     assert compare(steps(left), steps(right)).first is None
     right = {**groups([["b"], ["w"]]), **values(0.1, 0.2)}
     assert places(compare(steps(left), steps(right))) == [(1, hyper("lr", 0)), (1, hyper("lr", 1))]
+
+
+def test_groups_that_change_their_order_between_steps_are_matched_at_each(compare):
+    left = {**groups([["w"], ["b"]]), **values(0.1, 0.2)}
+    other = {**groups([["b"], ["w"]]), **values(0.2, 0.1)}
+    assert compare(steps(left, left, left), steps(left, other, left)).first is None
+    wrong = {**groups([["b"], ["w"]]), **values(0.1, 0.2)}
+    diff = compare(steps(left, left, left), steps(left, wrong, left))
+    assert places(diff) == [(2, hyper("lr", 0)), (2, hyper("lr", 1))]
+
+
+def test_gradients_are_judged_by_the_groups_of_their_own_step(compare):
+    sides = [{GRAD: gradient(value), W: tensor(1)} for value in (1, 2)]
+    outside, inside = groups([["b"]]), groups([["b", "w"]])
+    pair = [steps({**one, **outside}, {**one, **inside}, {**one, **outside}) for one in sides]
+    assert places(compare(*pair)) == [(2, GRAD)]
 
 
 def test_other_groups_are_a_difference_that_names_them(compare):

@@ -43,8 +43,8 @@ def steps(*samples: Mapping[Item, Sample], first: int = 1) -> Moments:
     return {(first + place, STEP): one for place, one in enumerate(samples)}
 
 
-def write(path: Path, moments: Moments, digest: str = "xxh3_128") -> Trace:
-    writer = TraceWriter(path, {"digest": digest})
+def write(path: Path, moments: Moments, digest: str = "xxh3_128", **header: Any) -> Trace:
+    writer = TraceWriter(path, {"digest": digest, **header})
     for (step, moment), samples in moments.items():
         writer.write(step, moment, samples.items())
     writer.close(clean=True)

@@ -80,6 +80,12 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         self._check_step()
         return [self._recorded[one] for one in self._recorded if one not in (INTERRUPTED, RESUMED)]
 
+    def one_repeat(self) -> Recorded:
+        """A repeat of the uninterrupted run, for an experiment that made none. Raises as `whole`."""
+        if REPEAT not in self._recorded:
+            self._make_whole([REPEAT])
+        return self._recorded[REPEAT]
+
     @property
     def source(self) -> str:
         """The name of the run whose folder was copied after step k: the reference, a repeat or an interrupted run."""

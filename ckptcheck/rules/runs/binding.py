@@ -261,9 +261,9 @@ def weights_not_loaded(case: Case) -> Iterator[Evidence]:
         found = [one.name for one in left]
         total = len(case.load.left.parameters) if case.load else 0
         yield Evidence(
-            f"{len(found)} of {total} parameters were not loaded, they are as the factory made them: {names(found)}",
+            f"{len(found)} of {total} parameters were not loaded, they are as {case.maker} made them: {names(found)}",
             at_load(case.step, parameter=found[0]),
-            {"parameters": kept(found), "not_loaded": len(found), "of": total},
+            {"parameters": kept(found), "not_loaded": len(found), "of": total, **case.origin},
             "load with strict=True, or look at the missing and unexpected keys that load_state_dict returns",
         )
 

@@ -10,6 +10,7 @@ from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.states import EntryDifference, StateDiff
 from ckptcheck.comparison.tensor_difference import TensorDifference
 from ckptcheck.comparison.traces import Difference, TraceDiff
+from ckptcheck.finding import Json
 from ckptcheck.rules.runs.course import Course, Interruption
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.state.training_state import TrainingState
@@ -69,6 +70,8 @@ class Case:
     """Whether all that follows the load could be judged; noise and another device hide what a load breaks."""
     seeded: bool = True
     """Whether equal runs have equal generators, so that a generator can be held against what was saved."""
+    commands: bool = False
+    """Whether two commands were run, and not a target."""
     course: Course | None = None
     """Which steps a resumed script made; None for a target, which is told its steps."""
     interruption: Interruption | None = None
@@ -86,6 +89,16 @@ class Case:
         """Whether steps were made again, left out, or lost to a signal, whatever they would have shown."""
         astray = self.course is not None and self.course.astray
         return astray or (self.interruption is not None and bool(self.interruption.lost))
+
+    @property
+    def maker(self) -> str:
+        """Who builds what is trained, in words."""
+        return "the script" if self.commands else "the factory"
+
+    @property
+    def origin(self) -> Mapping[str, Json]:
+        """For the evidence of what was not loaded: whether the resumed run is where the first one began."""
+        return {"from_start": True} if self.course is not None and self.course.from_start else {}
 
     @property
     def breaks_at_load(self) -> bool:

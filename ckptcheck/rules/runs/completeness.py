@@ -97,7 +97,7 @@ def rng_state_absent(case: Case) -> Iterator[Evidence]:
         before = case.built.rng.get(one.name)
         if one.name in case.trajectory.drawn and before and one.right and before.digest == one.right.digest:
             yield Evidence(
-                f"the load left the {one.name} generator where the factory had put it",
+                f"the load left the {one.name} generator where {case.maker} had put it",
                 at_load(case.step, key=one.name),
                 {"generator": one.name},
                 f"save the state of the {one.name} generator and restore it at the end of your load",

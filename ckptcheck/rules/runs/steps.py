@@ -45,7 +45,8 @@ def _elsewhere(case: Case, course: Course, after: int) -> Evidence:
         said = f"so that {_steps(course.left_out)} {_were(course.left_out)} left out"
         fix = "does the resume command read the run's own copy of the output folder? use {dir} or {ckpt} in it"
     else:
-        said = f"although the checkpoint of step {course.newest} was there: {_steps(course.again)} made again"
+        newest = f"although the checkpoint of step {course.newest} was there"
+        said = f"so that {_steps(course.again)} {_were(course.again)} made again {newest}"
         fix = "look for how the newest checkpoint is found: names are to be sorted as numbers"
     return Evidence(
         f"the resumed run went on from step {after}, where the run was stopped after step {course.copied_after}, "

@@ -117,8 +117,9 @@ def unexplained_divergence(case: Case) -> Iterator[Evidence]:
             "look for what this value depends on that the checkpoint does not hold",
         )
     elif case.raised is not None:
+        how = "failed" if case.commands else "raised"
         yield Evidence(
-            f"the resumed run raised where the uninterrupted one did not: {case.raised}",
+            f"the resumed run {how} where the uninterrupted one did not: {case.raised}",
             Place(step=case.raised_step) if case.raised_step is not None else at_load(case.step),
             {"raised": case.raised},
             "see the last lines of the resumed run",
@@ -140,13 +141,17 @@ def nondeterministic_baseline(case: Case) -> Iterator[Evidence]:
             f"two equal runs without a resume differ from step {one.step} on, first in {one.stage}: {_described(one)}",
             place_of(one),
             {"stage": one.stage},
-            _advice(one),
+            _advice(one, case.commands),
         )
 
 
-def _advice(one: Difference) -> str:
+def _advice(one: Difference, commands: bool) -> str:
     if one.step == 0 or STAGE_ORDER[one.stage] <= STAGE_ORDER["inputs"]:
+        if commands:
+            return "seed torch, numpy and python's random at the start of the script, before the model is built"
         return "seed torch, numpy and python's random from ctx.seed in your factory, before the model is built"
+    if commands:
+        return "call torch.use_deterministic_algorithms(True); if that is not possible, use --policy state-exact"
     return "run again with --deterministic; if that is not possible here, use --policy state-exact"
 
 
@@ -183,10 +188,11 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
         if not steps or case.raised is not None:
             continue
         gone = [str(step) for step in steps]
+        again = f"; step {case.step + 1} does the work of step {seen} again" if seen and run == "uninterrupted" else ""
         yield Evidence(
-            f"the {run} run never did step {names(gone)}",
+            f"the {run} run never did step {names(gone)}{again}",
             at_load(case.step),
-            {"missing": kept(gone)},
+            {"missing": kept(gone), "repeats_step": seen},
             "look at where the resumed loop starts and stops",
         )
 

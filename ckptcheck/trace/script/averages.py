@@ -26,6 +26,7 @@ class Objects:
 
     def __init__(self) -> None:
         self._known: dict[int, Callable[[], Any]] = {}
+        self._kinds: dict[type, bool] = {}
         self._looked = 0
 
     def all(self, training: Mapping[str, nn.Module]) -> list[dict[str, Any]]:
@@ -35,12 +36,14 @@ class Objects:
         parameters = dict(resolve(dict(training)).parameters)
         if self._looked < _LOOKS:
             self._look(parameters)
+        else:
+            self._kinds.clear()
         alive = [one for known in self._known.values() if (one := known()) is not None]
         return [tree for one in alive if (tree := _tree(fields_of(one), parameters))]
 
     def _look(self, parameters: Mapping[str, torch.Tensor]) -> None:
         self._looked += 1
-        kinds: dict[type, bool] = {}
+        kinds = self._kinds
         for one in gc.get_objects():
             kind = type(one)
             if kind not in kinds:
@@ -95,8 +98,9 @@ def averaged(module: nn.Module, training: Iterable[nn.Module]) -> dict[str, torc
 
 
 def is_called_average(kind: type) -> bool:
-    """Whether the name of a class, or of one that it is derived from, says that it averages."""
-    return any(NAME_OF_AVERAGE.search(one.__name__) for one in kind.__mro__)
+    """Whether the name of a class says that it averages."""
+    name = kind.__name__
+    return ("EMA" in name or "Ema" in name or "Avera" in name) and NAME_OF_AVERAGE.search(name) is not None
 
 
 def _requires_grad(names: LiveNames) -> bool:

@@ -15,7 +15,7 @@ import torch
 from ckptcheck.trace.file import TraceWriter
 from ckptcheck.trace.items import NONE, Item, Sample
 from ckptcheck.trace.measuring import Measurer
-from ckptcheck.trace.script.resting import Key, Seen, Trust, may_rest, seen
+from ckptcheck.trace.script.resting import MOVED, TRIALS, Seen, Trust, may_rest, seen
 from ckptcheck.trace.script.worker import Job, Worker
 from ckptcheck.trace.staging import Making, Transfer
 
@@ -39,7 +39,7 @@ Samples: TypeAlias = dict[Item, "Sample | Awaited"]
 class _Handed:
     """One tensor on its way to be measured."""
 
-    key: Key
+    item: Item
     seen: Seen
     awaited: Awaited
 
@@ -48,9 +48,10 @@ class _Handed:
 class _Rest:
     """A time in which items rest: what was handed over in it, and what is on trial until it ends."""
 
-    name: str
+    trust: Trust = field(default_factory=Trust)
     jobs: list[Job] = field(default_factory=list)
-    trials: list[tuple[Key, torch.Tensor, bytes]] = field(default_factory=list)
+    awaited: list[tuple[Item, Awaited]] = field(default_factory=list)
+    trials: list[tuple[Item, torch.Tensor, bytes]] = field(default_factory=list)
 
 
 class Background:
@@ -66,8 +67,9 @@ class Background:
         self._here = here
         self._process = os.getpid()
         self._worker = Worker()
-        self._trust = Trust()
-        self._whole, self._gradients = _Rest("window"), _Rest("clearing")
+        self._whole, self._gradients = _Rest(), _Rest()
+        self._update = Trust()
+        """Which gradients an update leaves alone."""
         self._early: dict[Item, _Handed] = {}
         self._trials_early: dict[Item, bytes] = {}
         self._making: list[tuple[Awaited, Making]] = []
@@ -90,13 +92,13 @@ class Background:
         self._trials_early.clear()
         handed = []
         for item, gradient in gradients:
-            key = ("update", item)
-            if gradient is None or not may_rest(item, gradient):
+            standing = self._update.standing(item)
+            if gradient is None or standing == MOVED or not may_rest(item, gradient):
                 continue
-            if self._trust.on_trial(key):
+            if standing < TRIALS:
                 self._trials_early[item] = self._measurer.digest(gradient)
-            elif self._trust.trusts(key) and (looked := seen(gradient)) is not None:
-                one = self._early[item] = _Handed(key, looked, Awaited())
+            elif (looked := seen(gradient)) is not None:
+                one = self._early[item] = _Handed(item, looked, Awaited())
                 handed.append(one)
         self._hand_over(handed, self._gradients, gradients=True)
 
@@ -110,14 +112,15 @@ class Background:
             early = self._early.pop(item, None)
             if (digest := self._trials_early.pop(item, None)) is not None:
                 same = gradient is not None and self._measurer.digest(gradient) == digest
-                self._judge(("update", item), same)
+                self._update.judge(item, same)
             if early is not None and early.seen.tensor is gradient and not early.seen.moved(gradient):
                 samples[item] = early.awaited
+                self._gradients.awaited.append((item, early.awaited))
             elif gradient is None:
                 samples[item] = Sample(None, None, NONE)
             else:
                 if early is not None:
-                    self._trust.moved(early.key)
+                    self._update.judge(item, rested=False)
                 samples[item] = Awaited()
                 rest.append((item, gradient))
         self._early.clear()
@@ -128,7 +131,7 @@ class Background:
         """Return when all gradients handed over are measured."""
         if self._ready():
             for item in (*self._early, *self._trials_early):  # they change inside of the update
-                self._trust.moved(("update", item))
+                self._update.judge(item, rested=False)
             self._early.clear()
             self._trials_early.clear()
             self._wait(self._gradients)
@@ -180,8 +183,9 @@ class Background:
         if os.getpid() != self._process:
             return
         self._worker.end()
-        self._whole.trials.clear()
-        self._gradients.trials.clear()
+        for rest in (self._whole, self._gradients):
+            rest.trials.clear()
+            self._find_moved(rest)
         self._early.clear()
         if self.moved:
             self._writer.set_header({"moved": [list(item) for item in self.moved]})
@@ -202,19 +206,18 @@ class Background:
                 samples[item] = self._plain(item, leaf)
                 continue
             awaited = samples[item] = Awaited()
-            key = (rest.name, item)
             if leaf.device.type not in self._here and (making := self._measurer.make(leaf, gradient=gradients)):
                 self._making.append((awaited, making))
-            elif self._trust.trusts(key) and may_rest(item, leaf) and (looked := seen(leaf)) is not None:
-                handed.append(_Handed(key, looked, awaited))
+            elif may_rest(item, leaf) and rest.trust.standing(item) == TRIALS and (looked := seen(leaf)) is not None:
+                handed.append(_Handed(item, looked, awaited))
+                rest.awaited.append((item, awaited))
             else:
                 now.append((item, leaf))
         self._hand_over(handed, rest, gradients=gradients)
         for (item, tensor), sample in zip(now, self._measured(now, gradients=gradients), strict=True):
             samples[item] = sample._replace(value=None) if item.kind == "rng" else sample
-            key = (rest.name, item)
-            if sample.digest is not None and self._trust.on_trial(key) and may_rest(item, tensor):
-                rest.trials.append((key, tensor.detach(), sample.digest))
+            if sample.digest is not None and may_rest(item, tensor) and 0 <= rest.trust.standing(item) < TRIALS:
+                rest.trials.append((item, tensor.detach(), sample.digest))
 
     def _measured(self, now: list[tuple[Item, torch.Tensor]], *, gradients: bool) -> list[Sample]:
         return self._measurer.tensors([tensor for _, tensor in now], gradients=gradients)
@@ -245,10 +248,7 @@ class Background:
             held = [one.seen.held() for one in lot]
             samples = self._measurer.tensors(held, gradients=gradients)
             for one, tensor, sample in zip(lot, held, samples, strict=True):
-                if one.seen.moved(tensor):
-                    self._trust.moved(one.key)
-                    self.moved[one.key[1]] = self.moved.get(one.key[1], 0) + 1
-                else:
+                if not one.seen.moved(tensor):
                     one.awaited.sample = sample
 
     def _wait(self, rest: _Rest) -> None:
@@ -258,12 +258,17 @@ class Background:
             rest.jobs.pop().wait()
         self.waited_s += time.perf_counter() - started
         self._worker.complain()
-        for key, tensor, digest in rest.trials:
-            self._judge(key, self._measurer.digest(tensor) == digest)
+        self._find_moved(rest)
+        for item, tensor, digest in rest.trials:
+            rest.trust.judge(item, rested=self._measurer.digest(tensor) == digest)
         rest.trials.clear()
 
-    def _judge(self, key: Key, rested: bool) -> None:
-        (self._trust.rested if rested else self._trust.moved)(key)
+    def _find_moved(self, rest: _Rest) -> None:
+        for item, awaited in rest.awaited:
+            if awaited.sample is None:
+                rest.trust.judge(item, rested=False)
+                self.moved[item] = self.moved.get(item, 0) + 1
+        rest.awaited.clear()
 
 
 def _settle(pending: list[Awaited], samples: list[Sample]) -> None:

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -18,6 +19,14 @@ from ckptcheck.trace.script.updates import STEP_CODES, Updates
 from ckptcheck.trace.script.wrapping import code_of, in_place, tell_before
 
 
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    """A parameter that no optimizer is seen to hold: its name in its module, and which gradient it had when."""
+
+    name: str
+    gradient: tuple[int, int]
+
+
 class DuckTyped:
     """Looks for such optimizers, once for each set of parameters that get gradients and that nobody known holds.
 
@@ -29,8 +38,9 @@ class DuckTyped:
         self._optimizers = optimizers
         self._updates = updates
         self._notes = notes
-        self._seen = (-1, -1)
-        self._missed: set[int] = set()
+        self._before = -1
+        self._seen = (-1, -1, -1)
+        self._missed: dict[int, _Missed] = {}
         self._stand_ins: dict[int, tuple[Callable[[], Any], Any]] = {}
         self._undo: dict[type, Callable[[], None]] = {}
 
@@ -55,35 +65,43 @@ class DuckTyped:
 
     def before_forward(self) -> None:
         """A window begins: where no optimizer is known at all, one that steps with a closure is found here."""
-        if not self._optimizers.changes and self._seen != (self._modules.changes, 0):
-            self._seen = (self._modules.changes, 0)
+        if not self._optimizers.changes and self._before != self._modules.changes:
+            self._before = self._modules.changes
             self._look({id(one) for _, _, one in self._modules.parameters() if one.requires_grad})
 
     def after_backward(self) -> None:
         """A backward has given gradients."""
-        seen = (self._modules.changes, self._optimizers.changes)
-        if seen == self._seen and self._optimizers.changes:
+        seen = (self._modules.changes, self._modules.calls, self._optimizers.changes)
+        if seen == self._seen and not self._missed:
             return
-        self._seen = seen
+        before, self._missed = self._missed, {}
         missed = self._unheld()
-        if missed and missed.keys() != self._missed:
+        if missed and missed.keys() != before.keys():
             self._look(set(missed))
             missed = self._unheld()
-            if missed:
-                names = sorted(set(missed.values()))
-                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                self._notes.say(
-                    f"{len(missed)} parameters get gradients and no optimizer is seen to hold them "
-                    f"({', '.join(names[:3])}{more}): their updates are not recorded as updates."
-                )
-        self._missed = set(missed)
+        if before:
+            # What stands still is left over, from a training that is done.
+            self._note([one for key, one in missed.items() if before.get(key, one).gradient != one.gradient])
+        elif seen != self._seen:
+            self._missed = missed
+        self._seen = seen
 
-    def _unheld(self) -> dict[int, str]:
+    def _note(self, missed: list["_Missed"]) -> None:
+        names = sorted({one.name for one in missed})
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            self._notes.say(
+                f"{len(missed)} parameters get gradients and no optimizer is seen to hold them "
+                f"({', '.join(names[:3])}{more}): their updates are not recorded as updates."
+            )
+
+    def _unheld(self) -> dict[int, "_Missed"]:
         held = self._optimizers.held()
         return {
-            id(one): f"{type(module).__name__}.{name}" for module, name, one in self._modules.parameters()
+            id(one): _Missed(f"{type(module).__name__}.{name}", (id(one.grad), one.grad._version))
+            for module, name, one in self._modules.parameters()
             if id(one) not in held and one.is_leaf and one.grad is not None
-        }  # fmt: skip
+        }
 
     def _look(self, wanted: set[int]) -> None:
         found = [(first, one) for one in _steppers() if (first := _first_held(one, wanted)) is not None]
@@ -98,11 +116,12 @@ class DuckTyped:
         known = self._stand_ins.get(id(one))
         if known is not None and known[0]() is one:
             return known[1]
-        alive = weakly(one, lambda _: self._stand_ins.pop(id(one), None))
+        key = id(one)
+        alive = weakly(one, lambda _: self._stand_ins.pop(key, None))
         whole = isinstance(fields_of(one).get("param_groups"), list) and alive is not None
         stand_in = one if whole else type(type(one).__qualname__, (StandIn,), {})(one)
         if not whole:
-            self._stand_ins[id(one)] = (alive or (lambda: one), stand_in)
+            self._stand_ins[key] = (alive or (lambda: one), stand_in)
         return stand_in
 
     def _wrap(self, kind: type) -> None:

@@ -170,8 +170,8 @@ class Listening:
         return in_place(torch.autograd, "backward", backward, listening)
 
     def _tell_backward(self, tensors: Any) -> None:
-        if self._is_elsewhere():
-            return
+        if self._is_elsewhere() or torch._C._current_graph_task_id() != -1:
+            return  # as a reentrant checkpoint does within backward
         self._listener.before_clearing()
         for loss in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
             if isinstance(loss, torch.Tensor):  # it may be an edge of the graph

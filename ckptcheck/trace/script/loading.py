@@ -11,7 +11,7 @@ from weakref import ref
 import torch
 
 from ckptcheck.state.tensor_bytes import default_algorithm
-from ckptcheck.trace.items import BUILT, GIVEN, Item, Sample
+from ckptcheck.trace.items import GIVEN, OVERWRITTEN, Item, Sample
 from ckptcheck.trace.measuring import Measurer, plain
 from ckptcheck.trace.script.given import (
     ObjectLoad,
@@ -107,7 +107,7 @@ class Loads:
         if self._notes:
             writing = Writing(subjects, self._measurer.algorithm if self._measurer else "")
             writing.write(loads, self._notes)
-            write(0, BUILT, writing.built)
+            write(0, OVERWRITTEN, writing.built)
             write(0, GIVEN, writing.given)
 
     def write_failed(self, subjects: Subjects, write: Write) -> bool:

@@ -73,6 +73,13 @@ class Modules:
         known = self._called.get(id(module))
         if known is None or known() is not module:
             self._called[id(module)] = ref(module)
+            if id(module) not in self._known:
+                self._add(module)  # neither made nor restored in any usual way
+
+    @property
+    def calls(self) -> int:
+        """How many modules were noted as entered."""
+        return len(self._called)
 
     def alive(self) -> list[nn.Module]:
         """Every known module, in the order in which they were made."""
@@ -142,7 +149,8 @@ class Modules:
 
     def _name(self, training: list[nn.Module], structure: list[int], wanted: set[int]) -> _Found:
         chosen = {id(one) for one in training}
-        others = [one for one in self._tops() if id(one) not in chosen and _holds_any(one)]
+        inside = set().union(*map(_tensors, training))
+        others = [one for one in self._tops() if id(one) not in chosen and not _tensors(one) <= inside]
         averages = [one for one in others if not self._known[id(one)].read and averaged(one, training)]
         chosen = {id(one) for one in averages}
         called = {id(module) for one in self._called.values() if (module := one()) is not None}
@@ -195,9 +203,9 @@ def _by_class(modules: list[nn.Module], seen: Counter[str]) -> dict[str, nn.Modu
     return named
 
 
-def _holds_any(module: nn.Module) -> bool:
+def _tensors(module: nn.Module) -> set[int]:
     names = resolve(module)
-    return bool(names.parameters or names.buffers)
+    return {id(tensor) for tensor in (*names.parameters.values(), *names.buffers.values())}
 
 
 def _parts(module: nn.Module) -> set[int]:

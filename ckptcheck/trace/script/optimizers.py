@@ -71,31 +71,25 @@ class Optimizers:
         """The optimizers that train, in the order in which they were made.
 
         Left out are those that another one has taken the place of: made after their last update, it has stepped. Left
-        out are also those that never stepped and share parameters with one that did, unless they wrap it and keep
-        state of their own.
+        out are also those that never stepped and share parameters with one that did. At the end come those that wrap
+        another one, which steps for them, and keep state of their own.
         """
         alive = [(known, one) for known in list(self._known) if (one := known.optimizer()) is not None]
-        starts = [known.made for known, _ in alive if known.first_stepped is not None]
-        stepped = [
-            one for known, one in alive
-            if known.last_stepped is not None and not any(made > known.last_stepped for made in starts)
-        ]  # fmt: skip
-        waiting = any(known.first_stepped is None for known, _ in alive)
+        latest = max((known.made for known, _ in alive if known.first_stepped is not None), default=0)
+        stepped = [one for known, one in alive if known.last_stepped is not None and known.last_stepped > latest]
+        waiting = [one for known, one in alive if known.first_stepped is None]
         touched = {id(tensor) for one in stepped for tensor in members(one)} if waiting else set()
-        return [one for known, one in alive if _among(one, stepped) or _waits(known, one, touched)]
+        around = [one for one in waiting if wrapped(one)]
+        left_out = {id(one) for one in waiting if _holds_any(one, touched)} | {id(one) for one in around}
+        counting = {id(one) for one in (*stepped, *waiting)} - left_out
+        return [
+            *(one for _, one in alive if id(one) in counting),
+            *(one for one in around if _own_state(one, wrapped(one))),
+        ]
 
 
-def _waits(known: _Known, one: Any, touched: set[int]) -> bool:
-    if known.first_stepped is not None:
-        return False
-    inner = wrapped(one)
-    if inner:
-        return bool(_own_state(one, inner)) and bool(list(members(one)))
-    return not any(id(tensor) in touched for tensor in members(one))
-
-
-def _among(one: Any, objects: list[Any]) -> bool:
-    return any(one is other for other in objects)
+def _holds_any(optimizer: Any, tensors: set[int]) -> bool:
+    return any(id(tensor) in tensors for tensor in members(optimizer))
 
 
 def _own_state(optimizer: Any, inner: list[Any]) -> Any:

@@ -75,6 +75,7 @@ class Rendezvous:
         if self._control is None or orders.signal_after is None or os.getpid() != self._process:
             return
         if steps_done == orders.signal_after[1] and rank_and_world()[0] == 0:
+            self._tell_changes(steps_done)  # it may be the last that is heard of this process
             self._meet("signal", steps_done, SIGNALLED)
 
     def _tell_step(self, step: int) -> None:

@@ -9,7 +9,7 @@ each operation in place, and some of its numbers, since what is done to `.data` 
 
 import ctypes
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import torch
 
@@ -17,16 +17,14 @@ from ckptcheck.trace.items import Item
 
 KINDS: Final = frozenset({"param", "state", "ema", "buffer", "grad"})
 """Kinds of items that may rest. Inputs are the script's own, and other sections may move with each batch."""
-SMALL_BYTES: Final = 4096
-"""Smaller tensors cost less to measure at once than to hand over."""
+SMALL_BYTES: Final = 64
+"""Smaller tensors are measured at once: counters, of which many cost next to nothing together."""
 SMALL_BUFFER_BYTES: Final = 65536
 """Smaller buffers are statistics, which move in each forward pass; larger ones are masks and tables."""
 TRIALS: Final = 2
+MOVED: Final = -1
 _PLACES: Final = 16
 """How many numbers of a tensor are looked at."""
-
-Key: TypeAlias = tuple[str, Item]
-"""In which time an item should rest, and the item."""
 
 
 def may_rest(item: Item, tensor: torch.Tensor) -> bool:
@@ -34,7 +32,7 @@ def may_rest(item: Item, tensor: torch.Tensor) -> bool:
     return (
         item.kind in KINDS
         and type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        and tensor.device.type == "cpu"
+        and tensor.is_cpu
         and tensor.layout == torch.strided
         and not tensor.is_nested
         and tensor.nbytes >= (SMALL_BUFFER_BYTES if item.kind == "buffer" else SMALL_BYTES)
@@ -87,23 +85,15 @@ def _glimpse(tensor: torch.Tensor) -> bytes:
 
 @dataclass(slots=True)
 class Trust:
-    """Which items are trusted to rest, which are on trial, and which have been seen to move."""
+    """Which items rest in a certain time: trusted, on trial, or seen to move. Holds how often each has rested."""
 
-    restless: set[Key] = field(default_factory=set)
-    _passed: dict[Key, int] = field(default_factory=dict)
+    _rested: dict[Item, int] = field(default_factory=dict)
 
-    def trusts(self, key: Key) -> bool:
-        """Whether it rests, as far as is known."""
-        return key not in self.restless and self._passed.get(key, 0) >= TRIALS
+    def standing(self, item: Item) -> int:
+        """How often it has rested: `TRIALS` is trusted, less is on trial, and MOVED is never trusted again."""
+        return self._rested.get(item, 0)
 
-    def on_trial(self, key: Key) -> bool:
-        """Whether it is still to be found out."""
-        return key not in self.restless and self._passed.get(key, 0) < TRIALS
-
-    def rested(self, key: Key) -> None:
-        """It has been found unchanged at the end of a trial."""
-        self._passed[key] = self._passed.get(key, 0) + 1
-
-    def moved(self, key: Key) -> None:
-        """It has been found changed, and is trusted no more."""
-        self.restless.add(key)
+    def judge(self, item: Item, rested: bool) -> None:
+        """It has been found unchanged, or changed, at the end of the time."""
+        now = self._rested.get(item, 0)
+        self._rested[item] = min(now + 1, TRIALS) if rested and now != MOVED else MOVED

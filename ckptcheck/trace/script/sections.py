@@ -5,7 +5,7 @@ from typing import Any
 from weakref import ref
 
 from torch.amp.grad_scaler import GradScaler
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, ReduceLROnPlateau, SequentialLR
 
 from ckptcheck.trace.script.averages import Objects
 from ckptcheck.trace.script.modules import Modules
@@ -13,6 +13,8 @@ from ckptcheck.trace.script.optimizers import members
 from ckptcheck.trace.script.wrapping import tell_after
 from ckptcheck.trace.subjects import prefixed
 
+_SCHEDULES = (LRScheduler, ReduceLROnPlateau, SequentialLR, ChainedScheduler)
+"""Classes of torch's schedules that are made without another one's `__init__`."""
 _WRAPPERS = 4
 """So deep an optimizer may be wrapped."""
 
@@ -28,7 +30,7 @@ class Sections:
 
     def listen(self) -> Callable[[], None]:
         """Know every one that is made from here on; returns what undoes it."""
-        undo = [tell_after(kind, "__init__", self._add_schedule) for kind in (LRScheduler, ReduceLROnPlateau)]
+        undo = [tell_after(kind, "__init__", self._add_schedule) for kind in _SCHEDULES]
         undo.append(tell_after(GradScaler, "__init__", lambda one: _add(self._scalers, one)))
 
         def stop() -> None:

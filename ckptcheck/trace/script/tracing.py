@@ -51,7 +51,7 @@ class LateWriter(TraceWriter):
         except OutputError as error:
             self._made = False
             # Another process may make the same file between a look and this: only the making itself tells.
-            if isinstance(error.__context__, FileExistsError):
+            if isinstance(error.__context__, FileExistsError) and path.is_file():
                 return False
             raise
         return True

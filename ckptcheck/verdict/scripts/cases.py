@@ -86,7 +86,12 @@ def _goes_on(case: Case) -> bool:
 
 def _without_steps(stopped: Stopped, course: Course) -> Case:
     return Case(
-        stopped.resumed.name, stopped.after, raised=stopped.raised, course=course, interruption=stopped.interruption
+        stopped.resumed.name,
+        stopped.after,
+        raised=stopped.raised,
+        course=course,
+        interruption=stopped.interruption,
+        commands=True,
     )
 
 
@@ -103,7 +108,7 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
         step=step,
         load=load,
         bound=bindings(load) if load is not None else (),
-        built=built_of(crew.reference, right),
+        built=built_of(crew.reference),
         trajectory=trajectory,
         origins=Origins(crew.reference),
         replaced=replaced_by_load(right, step),
@@ -113,6 +118,7 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
         seeded=noise.first is None or noise.only_numeric,
         course=_course(crew, stopped, placed),
         interruption=_interruption(stopped, placed),
+        commands=True,
     )
     case = _with_modes(case, crew)
     return replace(case, other_step=loaded_step(case))

@@ -47,7 +47,7 @@ def name_of(found: Found | None, source: Recorded) -> str:
     if found is None or source.output is None:
         return ""
     parts = found.path.parts[len(source.output.parent.parts) + 1 :]
-    return "/".join(parts) or found.path.name
+    return "/".join(parts) or "the output folder"
 
 
 def time_of(rows: Sequence[Json]) -> tuple[float, int]:

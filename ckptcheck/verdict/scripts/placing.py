@@ -7,7 +7,7 @@ from ckptcheck.comparison.alignment import Alignment, align
 from ckptcheck.comparison.states import StateDiff, compare_states
 from ckptcheck.state.training_state import Parameter, TrainingState
 from ckptcheck.trace.file import Trace
-from ckptcheck.trace.items import BUILT, LOAD, STEP
+from ckptcheck.trace.items import LOAD, STEP
 from ckptcheck.trace.states import state_after_step, state_at
 
 
@@ -81,11 +81,8 @@ def _generators(trace: Trace) -> dict[str, bytes | None]:
     return {item.name: one.digest for item, one in trace.samples(begin, LOAD).items() if item.kind == "rng"}
 
 
-def built_of(reference: Trace, resumed: Trace) -> TrainingState | None:
-    """The resumed run before its load: its own record of that, else where the first run of the same script began."""
-    own = next((step for step, moment in resumed.moments if moment == BUILT), None)
-    if own is not None:
-        return state_at(resumed, own, BUILT)
+def built_of(reference: Trace) -> TrainingState | None:
+    """The resumed run before its load: where the first run of the same script began, which is seeded alike."""
     begin = next((step for step, moment in reference.moments if moment == LOAD), None)
     return state_at(reference, begin, LOAD) if begin is not None else None
 

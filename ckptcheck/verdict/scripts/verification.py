@@ -51,6 +51,11 @@ def verification(settings: CommandSettings, question: Question, progress: Progre
         whole = {one.name: one for one in experiment.whole(repeats=0 if question.quick else question.repeats)}
         source, stopped = _stop_and_resume(experiment, whole)
         ranks = _judged_ranks(whole, source, stopped, question, opened)
+        if len(whole) == 1 and not all(one.case.goes_on_exactly for one in ranks):
+            # Only an equal run can tell whether what differs is chance.
+            repeat = experiment.one_repeat()
+            whole[repeat.name] = repeat
+            ranks = _judged_ranks(whole, source, stopped, question, opened)
         made = _Made(experiment, question, whole, source, stopped, ranks)
         made.refuse()
         return made.result()
@@ -143,7 +148,7 @@ class _Made:
 
     def _judgements(self, rank: _Rank) -> list[Judgement]:
         question = self.question
-        whole = Case("reference", 0, noise=rank.noise.first, trajectory=_nothing(), saving=())
+        whole = Case("reference", 0, noise=rank.noise.first, trajectory=_nothing(), saving=(), commands=True)
         judged = [judge(one, question.select, question.ignore) for one in (whole, *self._contracts(rank)[0])]
         own = judge(rank.case, question.select, question.ignore)
         return [*judged, with_loads(own, self._loads(rank)[0], rank.case.goes_on_exactly)]

@@ -33,7 +33,7 @@ CASES = {
     "one file beside a log": ({}, {"last.pt": 10, "log.csv": "1", "events.out": "x", "config.json": "{}"}, "last.pt"),
     "one file in a folder": ({}, {"ckpts/last.pt": 10}, "ckpts/last.pt"),
     "a file of each step": ({"s5.pt": 10}, {"s10.pt": 10}, "s10.pt"),
-    "two whole ones, the fuller": ({}, {"best.pt": 10, "last.pt": 5000}, "last.pt"),
+    "two whole ones, the fuller": ({}, {"last.pt": 5000, "best.pt": 10}, "last.pt"),
     "a folder by its name": (
         {}, {"run/checkpoint-5/pytorch_model.bin": 9, "run/checkpoint-5/trainer_state.json": "{}"}, "run/checkpoint-5",
     ),
@@ -43,11 +43,17 @@ CASES = {
         {"checkpoint-10/model.pt": 9, "checkpoint-10/optimizer.pt": 9}, "checkpoint-10",
     ),
     "parts in the output folder itself": ({}, {"model.pt": 10, "optimizer.pt": 10, "scheduler.pt": 10}, "."),
-    "a file beside weights to begin with": ({"pretrained.pt": 5000, "optimizer.pt": 9}, {"out/last.pt": 10}, "out/last.pt"),
+    "a file beside weights to begin with": (
+        {"pretrained.pt": 5000, "optimizer.pt": 9}, {"out/last.pt": 10}, "out/last.pt",
+    ),
+    "one file in a numbered folder": ({}, {"step-5/model.pt": 10}, "step-5/model.pt"),
     "logs only": ({}, {"log.csv": "1", "metrics.json": "{}"}, None),
-    "a run's folder around numbered files": ({}, {"v0/ck/epoch=0-step=5.ckpt": 9, "v0/hparams.yaml": "a: 1"}, "v0/ck/epoch=0-step=5.ckpt"),
+    "a file in the folders of a run": (
+        {}, {"v0/ck/epoch=0-step=5.ckpt": 9, "v0/hparams.yaml": "a: 1"}, "v0/ck/epoch=0-step=5.ckpt",
+    ),
     "a tag with its tracker": (
-        {}, {"global_step5/mp_rank_00_model_states.pt": 10, "global_step5/zero_pp_rank_0_mp_rank_00_optim_states.pt": 50, "latest": "global_step5"},
+        {},
+        {"global_step5/mp_rank_00_model_states.pt": 9, "global_step5/zero_pp_rank_0_optim_states.pt": 9, "latest": "g"},
         "global_step5",
     ),
 }  # fmt: skip

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from ckptcheck.errors import RunFailedError
+from ckptcheck.experiment.commands import processes
 from ckptcheck.experiment.commands.launching import Launch, run_all
 from ckptcheck.experiment.commands.telling import check_trained
 from ckptcheck.trace.script.orders import Orders
@@ -123,6 +124,12 @@ def gone(process: int) -> bool:
     return True
 
 
+@pytest.fixture
+def short_grace(monkeypatch):
+    monkeypatch.setattr(processes, "GRACE_S", 0.5)
+
+
+@pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize(("ending", "timeout_s"), [("", LIMIT_S), ("time.sleep(600)", 2.0)])
 def test_nothing_of_a_run_stays_not_even_in_a_session_of_its_own(launch, tmp_path, ending, timeout_s):
     run(launch(LEAVES_OTHERS + ending, timeout_s=timeout_s))
@@ -130,6 +137,7 @@ def test_nothing_of_a_run_stays_not_even_in_a_session_of_its_own(launch, tmp_pat
     assert [gone(one) for one in pids] == [True, True]
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_ctrl_c_ends_all_runs(launch, tmp_path):
     class Interrupting:
         def update(self, *_: object) -> None:

@@ -148,6 +148,16 @@ def test_a_signal_is_sent_while_the_process_waits_for_it(meeting):
     assert sent == [15]
 
 
+def test_what_the_step_before_a_signal_saved_is_told_before_it_may_kill(meeting, tmp_path):
+    output = tmp_path / "out"
+    output.mkdir()
+    there = Rendezvous(orders(meeting, output=output, signal_after=(15, 3)))
+    (output / "last.pt").write_text("saved after step 3")
+    in_thread(lambda: there.window_begins(3))
+    until(lambda: meeting.all_came("signal"))
+    assert meeting.changes() == {3: ("last.pt",)}
+
+
 def test_all_ranks_are_waited_for_but_not_for_ever(meeting, monkeypatch):
     def comes(rank: int) -> None:
         told = {"rank": rank, "world_size": 3, "step": 5}

@@ -46,7 +46,7 @@ def environment(**more: str) -> dict[str, str]:
     """Ours without what would change a child, one thread, and this interpreter first on the path."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
-    return kept | {"PATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"} | more
+    return kept | {"PATH": path, "OMP_NUM_THREADS": "1"} | more
 
 
 def run(command: Sequence[str], folder: Path, given: Mapping[str, str]) -> Said:

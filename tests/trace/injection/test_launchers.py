@@ -45,10 +45,9 @@ class Row:
 
 TABLE = {
     "torchrun, two ranks that have no RANK any more": Row(RANKS, (ALONE, ("rank-1", 1, 2))),
-    "python x.py, python -m pkg, a console script, from a .sh file": Row(
-        ("sh", "all.sh"), (ALONE, AGAIN, AGAIN), like=(PLAIN, 3)
+    "python x.py, python -m pkg, a console script, from a .sh file, from bash -c": Row(
+        ("bash", "-c", "exec sh ./all.sh"), (ALONE, AGAIN, AGAIN), like=(PLAIN, 3)
     ),
-    "bash -c": Row(("bash", "-c", "exec python plain.py"), (ALONE,), like=(PLAIN, 1)),
     "python -E without a .pth": Row(("python", "-E", "plain.py"), like=(PLAIN, 1)),
     "python -E, python -I, PYTHONPATH replaced, and env -i, with a .pth": Row(
         ("sh", "-c", REACHED_BY_PTH), (ALONE, AGAIN, AGAIN), like=(PLAIN, 4), pth=True

@@ -35,10 +35,10 @@ class Told:
 
     def before_update(self, optimizer: Any) -> None:
         self.optimizers.stepped(optimizer)
-        self.updates.append(f"before {type(optimizer).__qualname__}")
+        self.updates.append(f"before {_name(optimizer)}")
 
     def after_update(self, optimizer: Any) -> None:
-        self.updates.append(f"after {type(optimizer).__qualname__}")
+        self.updates.append(f"after {_name(optimizer)}")
 
     def before_clearing(self) -> None:
         self.clearings += 1
@@ -58,6 +58,10 @@ class Told:
     @property
     def parts(self) -> dict[str, dict[str, Any]]:
         return self.sections.all(self.optimizers.all())
+
+
+def _name(optimizer: Any) -> str:
+    return type(optimizer).__qualname__.rpartition(".")[2]
 
 
 @contextmanager

@@ -1,0 +1,166 @@
+"""`ckptcheck record` as a process: the script's own output, signals and exit code, and one line of ours on stderr."""
+
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ckptcheck.trace.file import open_traces
+from ckptcheck.trace.script.orders import VARIABLE
+
+SCRIPT = Path(__file__).resolve().parents[2] / "fixtures" / "scripts" / "train.py"
+RECORD = (sys.executable, "-m", "ckptcheck", "record")
+LIMIT_S = 60.0
+LISTENING = """
+import os, signal, sys, time
+heard = []
+signal.signal({name}, lambda number, frame: heard.append(number))
+print("ready", flush=True)
+until = time.monotonic() + 20
+while not heard and time.monotonic() < until:
+    time.sleep(0.01)
+time.sleep(0.5)
+print("heard", heard, flush=True)
+sys.exit(9)
+"""
+"""A script that tells how often it was told."""
+
+
+def record(
+    output: Path, *words: str, options: tuple[str, ...] = (), **more: object
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*RECORD, "-o", str(output), *options, "--", *words],
+        capture_output=True, text=True, check=False, timeout=LIMIT_S, **more,
+    )  # fmt: skip
+
+
+def bare(code: str) -> tuple[str, ...]:
+    """Python without torch in reach, which starts at once."""
+    return sys.executable, "-S", "-c", code
+
+
+NOTHING = {
+    # the command: its exit code, what it prints, what our line says
+    bare("print('out'); raise SystemExit(5)"): (5, "out\n", "nothing was recorded: python"),
+    bare("import sys; print(sys.stdin.read())"): (0, "input\n", "imported no torch"),
+    bare("import os; os.kill(os.getpid(), 9)"): (137, "", "imported no torch"),
+    ("no-such-command", "x"): (127, "", "there is no command 'no-such-command'"),
+    ("./plain.txt",): (126, "", "'./plain.txt' cannot be executed (Permission denied)"),
+}
+
+
+@pytest.mark.parametrize("words", NOTHING)
+def test_a_command_that_trains_nothing_keeps_its_exit_code_and_is_told_of(words, tmp_path):
+    (tmp_path / "plain.txt").write_text("text")
+    exit_code, printed, said = NOTHING[words]
+    done = record(tmp_path / "trace", *words, cwd=tmp_path, input="input")
+    assert (done.returncode, done.stdout) == (exit_code, printed)
+    assert done.stderr.startswith("ckptcheck: error: ")
+    assert said in done.stderr.replace(Path(sys.executable).name, "python")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "trace").exists(), "nothing is left where nothing was recorded"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_started(tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "rank-0.trace").write_text("an earlier one")
+    (tmp_path / "file").write_text("")
+    refused = {
+        tmp_path / "full": "exists already and is never written over",
+        tmp_path / "file": "exists already and is never written over",
+        tmp_path / "file" / "trace": "cannot be written",
+    }
+    for output, said in refused.items():
+        done = record(output, *bare("open('started', 'w')"), cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
+    again = record(tmp_path / "trace", *bare("open('started', 'w')"), cwd=tmp_path, env={**os.environ, VARIABLE: "x"})
+    assert (again.returncode, "recorded already" in again.stderr) == (2, True)
+    assert not (tmp_path / "started").exists()
+    assert (tmp_path / "full" / "rank-0.trace").read_text() == "an earlier one"
+
+
+def test_a_script_is_recorded_and_prints_what_it_prints_without_us(tmp_path):
+    shutil.copy(SCRIPT, tmp_path)
+    words = (sys.executable, "train.py", "--steps", "4", "--save-every", "2")
+    report = tmp_path / "result.json"
+    done = record(tmp_path / "trace", *words, cwd=tmp_path, options=("--report", f"json={report}", "--no-grads"))
+    alone = subprocess.run([*words, "--out", "other"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, alone.stdout)
+    assert done.stderr == f"ckptcheck: recorded 4 steps of 1 process in {tmp_path / 'trace'}\n"
+    saved = [(tmp_path / folder / "last.pt").read_bytes() for folder in ("out", "other")]
+    assert saved[0] == saved[1], "bitwise"
+    (trace,) = open_traces(tmp_path / "trace")
+    assert trace.steps == [1, 2, 3, 4]
+    assert {item.kind for item, _ in trace.tensors()}.isdisjoint({"grad"})
+    trace.close()
+    told = json.loads(report.read_text())
+    assert (told["schema"], told["command"], told["verdict"]) == (1, "record", "pass")
+    assert told["recorded"]["exit_code"] == 0
+    assert [one["steps"] for one in told["recorded"]["processes"]] == [4]
+
+
+def test_a_script_that_is_killed_leaves_its_whole_steps_and_quiet_says_nothing(tmp_path):
+    code = f"import os, sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); sys.argv = ['train.py']; import torch, train\n"
+    code += "step = torch.optim.AdamW.step; count = []\n"
+    code += "def killing(*a, **k): count.append(1); len(count) == 5 and os.kill(os.getpid(), 9); return step(*a, **k)\n"
+    code += "torch.optim.AdamW.step = killing; train.main()"
+    done = record(tmp_path / "trace", sys.executable, "-c", code, cwd=tmp_path, options=("-q", "--every", "1"))
+    assert (done.returncode, done.stdout, done.stderr) == (137, "", "")
+    (trace,) = open_traces(tmp_path / "trace")
+    assert trace.steps in ([1, 2, 3, 4], [1, 2, 3])  # the fourth may be on its way to the disk
+    assert not trace.ended
+    trace.close()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
+def test_a_signal_to_us_reaches_the_script_once(name, tmp_path):
+    words = bare(LISTENING.format(name=f"signal.{name}"))
+    with subprocess.Popen(
+        [*RECORD, "-q", "-o", str(tmp_path / "trace"), "--", *words],
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(getattr(signal, name))
+        rest = process.stdout.read()
+        assert process.wait(LIMIT_S) == 9
+    assert rest == f"heard [{int(getattr(signal, name))}]\n"
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_script_once(tmp_path):
+    words = bare("print(open('/dev/tty').name, end=' ')\n" + LISTENING.format(name="signal.SIGINT"))
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(RECORD[0], [*RECORD, "-o", str(tmp_path / "trace"), "--", *words])
+    seen = read_until(terminal, b"ready")
+    os.write(terminal, b"\x03")
+    seen += read_until(terminal, b"no torch")
+    _, status = os.waitpid(child, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 9
+    assert b"/dev/tty ready" in seen
+    assert b"heard [2]\r\n" in seen
+    assert b"interrupted" not in seen
+
+
+def read_until(terminal: int, wanted: bytes) -> bytes:
+    seen = b""
+    until = time.monotonic() + LIMIT_S
+    while wanted not in seen and time.monotonic() < until:
+        if select.select([terminal], [], [], 0.1)[0]:
+            try:
+                seen += os.read(terminal, 4096)
+            except OSError:  # the other side has closed it
+                break
+    return seen
