@@ -17,6 +17,8 @@ freeze = {"backbone.*" = "hold", "head.*" = "no-grad"}
 target = "train.py:build"
 steps = 30
 resume-at = [10, 20]
+run = "python a.py"
+resume = "python b.py"
 device = "cpu"
 repeats = 2
 policy = "state-exact"
@@ -25,7 +27,8 @@ on-inconclusive = "fail"
 SETTINGS = {"select": ["CK2", "CK501"], "ignore": ["CK207"], "fail-on": "warning", "require": ["CK603"]}
 FREEZE = {"backbone.*": "hold", "head.*": "no-grad"}
 VERIFY_SET = {"target": "train.py:build", "steps": 30, "resume-at": [10, 20], "device": "cpu", "repeats": 2,
-              "policy": "state-exact", "on-inconclusive": "fail"}  # fmt: skip
+              "policy": "state-exact", "on-inconclusive": "fail",
+              "run": "python a.py", "resume": "python b.py"}  # fmt: skip
 
 
 def write(path: Path, text: str) -> Path:

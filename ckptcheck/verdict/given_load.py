@@ -154,14 +154,23 @@ def _renamed(optimizer: Optimizer, names: Mapping[str, str]) -> Optimizer:
 
 def _left_by_the_load(loaded: TrainingState, pairs: list[Paired], seen: ScriptLoads) -> TrainingState:
     """The live state without what the script did to it after the load: a cast of the whole model is its own affair."""
-    parameters = dict(loaded.parameters)
-    for name, one in loaded.parameters.items():
-        built, given = seen.built.parameters.get(name), seen.given.parameters.get(name)
-        cast = built and given and built.entry.spec == given.entry.spec and one.entry.spec != built.entry.spec
-        averaged = given and any("train_mode" in group.hyperparameters for pair in pairs for group in pair.live.groups)
-        if given is not None and (cast or averaged):  # a schedule-free optimizer swaps two sets of weights
-            parameters[name] = replace(one, entry=given.entry)
-    return replace(loaded, parameters=parameters)
+    given, built = seen.given, seen.built
+    averaged = any("train_mode" in group.hyperparameters for pair in pairs for group in pair.live.groups)
+    parameters, buffers = dict(loaded.parameters), dict(loaded.buffers)
+    for name in given.parameters.keys() & parameters.keys() & built.parameters.keys():
+        own = given.parameters[name].entry
+        # A schedule-free optimizer swaps two sets of weights.
+        if averaged or _is_cast_later(own, built.parameters[name].entry, parameters[name].entry):
+            parameters[name] = replace(parameters[name], entry=own)
+    for name in given.buffers.keys() & buffers.keys() & built.buffers.keys():
+        if _is_cast_later(given.buffers[name], built.buffers[name], buffers[name]):
+            buffers[name] = given.buffers[name]
+    return replace(loaded, parameters=parameters, buffers=buffers)
+
+
+def _is_cast_later(given: Entry, built: Entry, now: Entry) -> bool:
+    """Whether a tensor took what it was given as it is, and has become one of another dtype since."""
+    return given.spec == built.spec and now.spec != built.spec
 
 
 def _without_set_by_hand(pair: Paired, loaded: TrainingState) -> Paired:

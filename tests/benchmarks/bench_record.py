@@ -4,8 +4,8 @@
 
 Two processes run the same script, one of them recorded as `ckptcheck record` does it, and take turns step by step, so
 that whatever else the machine does meets both. The figure is the median of the ratios of such pairs, with quartiles,
-of the wall time and of the time that the training thread had a processor. The first steps are left out. Run it on a
-machine with two idle processors: the digests are made on the second one.
+of the wall time and of the time that the training thread had a processor. The first steps are left out; with 0 steps a
+size is. Run it on a machine with two idle processors: the digests are made on the second one.
 """
 
 import json
@@ -114,5 +114,6 @@ def measure(name: str, steps: int, repeats: int) -> None:
 if __name__ == "__main__":
     numbers = [int(argument) for argument in sys.argv[1:]]
     small, large, turns = numbers + [100, 20, 3][len(numbers) :]
-    measure("10M", small, turns)
-    measure("100M", large, turns)
+    for name, steps in (("10M", small), ("100M", large)):
+        if steps > WARM_UP + 1:
+            measure(name, steps, turns)

@@ -164,6 +164,14 @@ def test_where_no_content_is_found_counters_tell_the_step(tmp_path, digits):
     assert "counters and schedules" in found.why
 
 
+def test_few_tensors_that_agree_by_chance_do_not_outweigh_counters(tmp_path):
+    load = {item: tensor(f"x{item}") if item.kind == "param" or item.key == "exp_avg" else one
+            for item, one in PLAIN.after(7, rng=None).items()}  # fmt: skip
+    load[Item("param", "a.bias")] = PLAIN.after(4)[Item("param", "a.bias")]
+    found = placed(tmp_path, PLAIN, load)
+    assert (found.step, found.by) == (7, "counters")
+
+
 def test_counters_tell_a_step_that_was_not_recorded(tmp_path):
     found = placed(tmp_path, PLAIN, PLAIN.after(7), every=4)
     assert (found.step, found.by) == (7, "counters")

@@ -286,7 +286,7 @@ LEGAL = (
     Load("adapters alone", model=Adapter, change=without("base"), strict=False),
     Load("buffers that the checkpoint lacks", change=without("1.running"), strict=False),
     Load("a buffer that the model lacks", strict=False, change=lambda state: state["model"].update(mask=torch.ones(2))),
-    Load("a model that is cast after the load", was=sgd, optimizer=sgd,
+    Load("a model that is cast after the load", optimizer=momentum,
          after=lambda model, optimizer: in_half(model)),
     Load("the optimizer alone", change=lambda state: state.pop("model")),
     Load("nothing", change=dict.clear),

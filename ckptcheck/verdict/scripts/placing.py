@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from ckptcheck.comparison.alignment import Alignment, align
 from ckptcheck.comparison.states import StateDiff, compare_states
-from ckptcheck.state.training_state import Parameter, TrainingState
+from ckptcheck.state.training_state import TrainingState
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, STEP
-from ckptcheck.trace.states import state_after_step, state_at
+from ckptcheck.trace.states import state_after_step, state_at, without_silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,8 @@ def load_of(left: Trace, right: Trace, step: int) -> StateDiff | None:
     live = state_at(right, step, LOAD)
     sizes = [trace.header.get("world_size") for trace in (left, right)]
     named = [{"world_size": size} if isinstance(size, int) else {} for size in sizes]
-    # Modes are not recorded in steps, and gradients that an update has read are used up when the next one begins.
-    before = replace(
-        after,
-        parameters={name: _without_gradient(one) for name, one in after.parameters.items()},
-        modes=live.modes,
-        flags={**after.flags, **named[0]},
-    )
+    before = without_silence(replace(after, flags={**after.flags, **named[0]}), live)
     return compare_states(before, replace(live, flags={**live.flags, **named[1]}))
-
-
-def _without_gradient(one: Parameter) -> Parameter:
-    return replace(one, presence=None, grad=None)
 
 
 def unseeded(reference: Trace, repeats: Iterable[Trace]) -> frozenset[str]:

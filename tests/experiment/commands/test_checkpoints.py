@@ -47,6 +47,7 @@ CASES = {
         {"pretrained.pt": 5000, "optimizer.pt": 9}, {"out/last.pt": 10}, "out/last.pt",
     ),
     "one file in a numbered folder": ({}, {"step-5/model.pt": 10}, "step-5/model.pt"),
+    "one file of weights in a numbered folder": ({}, {"checkpoint-5/a.safetensors": 10}, "checkpoint-5/a.safetensors"),
     "logs only": ({}, {"log.csv": "1", "metrics.json": "{}"}, None),
     "a file in the folders of a run": (
         {}, {"v0/ck/epoch=0-step=5.ckpt": 9, "v0/hparams.yaml": "a: 1"}, "v0/ck/epoch=0-step=5.ckpt",
@@ -117,6 +118,11 @@ def test_the_newest_checkpoint_up_to_a_step_is_found(written):
         assert found is not None
         assert (found.path, found.step) == (folder / f"s{wanted}.pt", wanted)
     assert found_in(folder, changes, 2, {"base.pt"}) is None
+    written({"ck/model.pt": 3, "ck/optimizer.pt": 3})
+    for initial, wanted in ((set(), "ck"), ({"ck/optimizer.pt"}, "ck/model.pt")):
+        found = found_in(folder, {3: ("ck/model.pt",)}, 3, initial)
+        assert found is not None
+        assert found.path == folder / wanted
 
 
 def test_what_was_written_after_a_signal_is_told_from_what_was_there(written):

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401 - a recorded process has it
 
 from ckptcheck.experiment.commands import meeting as parents
 from ckptcheck.experiment.commands.meeting import Meeting, Steered

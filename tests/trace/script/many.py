@@ -11,7 +11,7 @@ from ckptcheck.trace.script.orders import Orders
 
 _RUNNER = """
 import json, os, runpy, sys
-import torch, torch._dynamo
+import numpy, torch, torch._dynamo, ckptcheck.trace.script.start
 torch.set_num_threads(1)
 cases = json.loads(sys.stdin.read())
 for case in cases:

@@ -102,6 +102,7 @@ def test_what_rests_is_measured_by_the_thread_while_the_script_goes_on(bench):
 
 WAYS_TO_MOVE = {
     "in place": lambda p: p.add_(1),
+    "in place, where nobody looks": lambda p: p.view(-1)[7:8].add_(1),
     "by its data": lambda p: p.data.mul_(0.5),
     "by its data, to bounds": lambda p: p.data.clamp_(-0.5, 0.5),
     "through numpy": lambda p: p.numpy().__setitem__(0, 7.0),
@@ -215,6 +216,20 @@ def test_gradients_that_an_update_changes_are_those_that_it_has_left(bench, chan
     trace = bench.read()
     assert [read_step(trace, step)[GRAD].digest for step in trace.steps] == expected
     assert trace.header.get("moved") is None
+
+
+def test_a_gradient_begun_early_that_moves_after_the_update_is_left_out_and_named(bench):
+    gradient, samples = torch.randn(3000), {}
+    bench.trust_early(gradient)
+    release = bench.stop_the_thread()
+    bench.background.measure_early([(GRAD, gradient)])
+    bench.background.measure_gradients(samples, [(GRAD, gradient)])
+    gradient.data.zero_()  # cleared by hand, of which nobody tells
+    release.set()
+    bench.background.wait_gradients()
+    bench.moment(samples | {PARAM: Sample(None, b"x" * 16)})
+    trace = bench.read()
+    assert set(read_step(trace, 1)) == {PARAM} and [Item(*item) for item in trace.header["moved"]] == [GRAD]
 
 
 def test_gradients_that_are_cleared_inside_of_an_update_are_not_begun_early_again(bench):

@@ -57,11 +57,13 @@ def cases(tmp_path_factory):
     base = tmp_path_factory.mktemp("ends")
     (base / "a file").write_text("")
     made = {name: Case(base / name, _TRAINING + code) for name, code in _SCRIPTS.items()}
-    made["has nowhere to write"] = Case(base / "has nowhere to write", _TRAINING + _FULL, {"traces": base / "a file" / "in"})
+    made["has nowhere to write"] = Case(
+        base / "has nowhere to write", _TRAINING + _FULL, {"traces": base / "a file" / "in"}
+    )
     made["writes to a full disk"] = Case(
         base / "writes to a full disk",
         "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n" + _TRAINING + "train(40)\nprint('done')",
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n" + _TRAINING + "train(150)\nprint('done')",
     )
     for name, orders in (("stops early", {"last_step": 3}), ("stops at its end", {"last_step": 5})):
         made[name] = Case(base / name, _TRAINING + _FULL, orders)

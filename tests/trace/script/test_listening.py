@@ -222,25 +222,23 @@ def run(kind):
     torch.manual_seed(0)
     model = Net(kind == "breaking")
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    forward, step = model, optimizer.step
+    forward = model
     if kind in ("model", "breaking"):
         forward = torch.compile(model, backend="eager", fullgraph=kind == "model")
     if kind == "method":
         model.compile(backend="eager", fullgraph=True)
-    if kind == "step":
-        step = torch.compile(optimizer.step, backend="eager")
     def once(x):
         optimizer.zero_grad()
         forward(x, scale=2.0).square().mean().backward()
-        step()
+        optimizer.step()
     train = torch.compile(once, backend="eager") if kind == "training" else once
-    for number in range(3):
+    for number in range(2):
         train(torch.full((2, 3), float(number)))
     content = b"".join(one.detach().numpy().tobytes() for one in model.parameters())
     counters = torch._dynamo.utils.counters
     print(kind, hashlib.md5(content).hexdigest(), dict(counters["stats"]), dict(counters["recompile_limit"]))
 
-for kind in ("model", "method", "breaking", "step", "training"):
+for kind in ("model", "method", "breaking", "training"):
     run(kind)
 """
 
@@ -255,11 +253,11 @@ def test_compiled_scripts_have_the_same_graphs_and_numbers_and_all_their_updates
     found = subprocess.run(run, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
     out, errors = plain.communicate()
     assert (found.returncode, found.stdout) == (0, out) and plain.returncode == 0, found.stderr + errors
-    assert found.stdout.count("unique_graphs") == 5
+    assert found.stdout.count("unique_graphs") == 4
     assert re.findall(r"\w*Warning: .*", found.stderr) == re.findall(r"\w*Warning: .*", errors)
     (trace,) = open_traces(traces)
-    assert trace.steps == list(range(1, 16)) and trace.ended
-    scales = [{item.name: sample.value for item, sample in trace.samples(step, "step").items()
-               if item.kind == "inputs" and item.key == "scale"} for step in trace.steps]  # fmt: skip
-    assert scales == [{"": 2.0}] * 12 + [{}] * 3
-    assert all(Item("loss", "backward") in trace.samples(step, "step") for step in trace.steps)
+    items = [item for step in trace.steps for item in trace.samples(step, "step")]
+    assert trace.ended and items.count(Item("loss", "backward")) == len(trace.steps)
+    # What is called inside of a compiled function is not seen to enter; all else is.
+    assert len([item for item in items if item.kind == "inputs" and item.key == "scale"]) == 6
+    assert len([item for item in items if item.kind == "loss"]) == 8

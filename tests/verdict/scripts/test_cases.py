@@ -134,7 +134,7 @@ def test_a_signal_loses_the_steps_that_no_checkpoint_holds(trained, name, step, 
 
 def test_the_state_of_an_interrupted_run_is_read_from_the_uninterrupted_one(trained):
     # It was ended after step 6, so that its own record does not tell what step 7 would have begun with.
-    crew = Crew(0, trained["reference"], (), trained["interrupted"], trained["clean"])
-    case, placed = case_of(crew, STOPPED, floor_of(trained["reference"], ()), Policy())
+    crew = Crew(0, trained["reference"], (trained["repeat"],), trained["interrupted"], trained["clean"])
+    case, placed = case_of(crew, STOPPED, floor_of(crew.reference, crew.repeats), Policy())
     assert placed.alignment.matched == placed.alignment.of > 0
     assert (case.load.entries, case.goes_on_exactly) == ((), True)

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 import torch._dynamo  # each child would import it with its first optimizer
 
@@ -101,9 +102,10 @@ TRAININGS: dict[str, Callable[[Path], None]] = {
 
 def main(folder: Path) -> None:
     gc.freeze()  # who looks through all objects in a child finds few
-    for name, training in TRAININGS.items():
+    for place, (name, training) in enumerate(TRAININGS.items()):
         child = os.fork()
         if not child:
+            numpy.random.seed(place)  # as in processes of their own: nothing seeds it, nothing draws from it
             sys.argv = [name]
             training(folder)
             sys.exit(0)
