@@ -25,6 +25,19 @@ COMMANDS: Final[Mapping[str, str]] = {
     "diff": "ckptcheck.cli.diff",
 }
 """Command by name: the module that holds it under the name `command`."""
+CHECKPOINTS: Final = ("inspect", "check", "diff")
+"""Commands that look into checkpoints; the others run trainings."""
+EXAMPLES: Final = """Examples:
+
+\b
+  ckptcheck demo
+  ckptcheck verify --run "python train.py --out {dir}" \\
+                   --resume "python train.py --out {dir} --resume {ckpt}"
+  ckptcheck verify my_run.py
+  ckptcheck check checkpoint-500
+
+Exit codes: 0 pass, 1 fail, 2 usage or tool error, 3 inconclusive, 130 interrupted.
+"""
 
 
 class Door(click.Group):
@@ -41,6 +54,13 @@ class Door(click.Group):
         command: click.Command = import_module(COMMANDS[cmd_name]).command
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List what runs trainings, then what looks into checkpoints."""
+        for title, wanted in (("Commands that train", False), ("Commands for checkpoints", True)):
+            listed = [name for name in COMMANDS if (name in CHECKPOINTS) is wanted]
+            with formatter.section(title):
+                formatter.write_dl([(name, _short_help(self, ctx, name)) for name in listed])
+
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run the command line and exit; unlike click's own, every refusal is one line and exit code 2."""
         arguments = list(sys.argv[1:] if args is None else args)
@@ -53,14 +73,18 @@ class Door(click.Group):
         sys.exit(exit_code_of(run, arguments))
 
 
-@click.group(cls=Door, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+def _short_help(door: Door, context: click.Context, name: str) -> str:
+    command = door.get_command(context, name)
+    return command.get_short_help_str(80) if command is not None else ""
+
+
+@click.group(
+    cls=Door, invoke_without_command=True, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="ckptcheck", message="%(prog)s %(version)s")
 @click.pass_context
 def door(context: click.Context) -> None:
-    """Does a stopped PyTorch training run, once resumed, go on exactly as if it had never stopped?
-
-    Exit codes: 0 pass, 1 fail, 2 usage or tool error, 3 inconclusive, 130 interrupted.
-    """
+    """Does a stopped PyTorch training run, once resumed, go on exactly as if it had never stopped?"""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
         raise click.UsageError("no command given", context)

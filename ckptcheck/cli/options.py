@@ -94,13 +94,18 @@ _REQUIRE: Final = click.option(
     help="Fail where one of these rules could not judge: codes or their beginnings. Repeatable.",
 )  # fmt: skip
 _TOLERANCE: Final = (
-    click.option("--rtol", type=Amount(min=0), default=0.0, help="Relative tolerance. Default: exact."),
-    click.option("--atol", type=Amount(min=0), default=0.0, help="Absolute tolerance. Default: exact."),
+    click.option(
+        "--rtol", type=Amount(min=0), default=0.0, metavar="NUMBER", help="Relative tolerance. Default: exact."
+    ),
+    click.option(
+        "--atol", type=Amount(min=0), default=0.0, metavar="NUMBER", help="Absolute tolerance. Default: exact."
+    ),
 )
 _RUN: Final = (
     click.option("--device", default="cpu", show_default=True, metavar="DEVICE",
                  help="Where to train: cpu, cuda, cuda:1, ..."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Handed to the target as ctx.seed."),
+    click.option("--seed", type=int, default=0, show_default=True, metavar="SEED",
+                 help="Handed to the target as ctx.seed."),
     click.option("--timeout", "timeout_s", type=Amount(min=0, min_open=True), default=600.0, show_default=True,
                  metavar="SECONDS", help="Give a run up that makes no progress for so long."),
 )  # fmt: skip

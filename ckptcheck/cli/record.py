@@ -12,32 +12,41 @@ from ckptcheck.cli.options import digest_option
 from ckptcheck.cli.streams import check_writable
 from ckptcheck.finding import Result, Verdict
 
-HELP: Final = """Run CMD with its own output, signals and exit code, and record every process that trains.
+HELP: Final = """Run CMD as it is, and record each process that trains in it.
+
+Output, signals and exit code are those of CMD; what we say is on stderr. 2 is our own error, 126 and 127 a command that
+cannot be started. The folder TRACE then holds a file for each process, for `ckptcheck compare`.
+"""
+EXAMPLES: Final = """Examples:
 
 \b
-ckptcheck record -o trace -- python train.py
-ckptcheck record -o trace -- torchrun --nproc-per-node 2 train.py
+  ckptcheck record -o first -- python train.py --out out
+  ckptcheck record -o second -- python train.py --out out --resume out/step_10.pt
+  ckptcheck compare first second
+  ckptcheck record -o ranks -- torchrun --nproc-per-node 2 train.py
 """
 _SETTINGS: Final = {"ignore_unknown_options": False, "allow_interspersed_args": False}
 
 
 @click.command(
-    "record", short_help="Run any script as it is, and record its trajectory.", help=HELP, context_settings=_SETTINGS
-)
+    "record", short_help="Run any script as it is, and record its trajectory.", help=HELP, epilog=EXAMPLES,
+    context_settings=_SETTINGS,
+)  # fmt: skip
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD ...")
 @click.option("-o", "--output", type=Place(), required=True, metavar="TRACE", help="A new folder for the traces.")
-@click.option("--every", type=click.IntRange(min=1), default=1, metavar="N", help="Sample every N-th step only.")
+@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+              help="Record every N-th step only.")  # fmt: skip
 @click.option(
     "--only", type=pattern, multiple=True, metavar="PATTERN",
-    help="Sample only parameters and buffers with these names, such as 'head.*'. Repeatable.",
+    help="Record only parameters and buffers with such names, as 'head.*'. Repeatable.",
 )  # fmt: skip
-@click.option("--no-grads", is_flag=True, help="Leave gradients out.")
+@click.option("--no-grads", is_flag=True, help="Record no gradients.")
 @digest_option
 @click.option(
     "--pth", "python", metavar="PYTHON",
-    help="Reach a script started with -E or -I: this Python gets a .pth file for as long as the command runs.",
+    help="For a script started with -E or -I: its Python, which gets a .pth file for as long as CMD runs.",
 )  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing of our own.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.option(
     "--report", "reports", type=report_file, multiple=True, metavar="FORMAT=PATH",
     help="Write the result into a file, such as json=result.json. Repeatable.",
@@ -50,8 +59,11 @@ def command(
     """Run CMD and record it: options in, the command's own exit code out."""
     for _, path in reports:
         check_writable(path)
+    if len(words) == 1 and len(words[0].split()) > 1 and not Path(words[0]).exists():
+        said = f"{words[0]!r} is one word: give the command without quotes, as -- python train.py"
+        raise click.UsageError(said, context)
     result = verbs_of(context).record(words, grads=not no_grads, **options)
-    if not quiet:
+    if not quiet or result.verdict is Verdict.ERROR:
         _tell(result)
     _report(result, reports)
     part = result.parts["recorded"]

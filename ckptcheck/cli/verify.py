@@ -29,20 +29,32 @@ OF_COMMANDS: Final = {
 """What only commands have a use for."""
 SECTIONS: Final = {
     "The experiment": ("steps", "resume_at", "quick", "repeats", "timeout_s", "jobs"),
+    "A script": ("run", "resume", *OF_COMMANDS),
     "A target": tuple(OF_TARGET),
-    "Commands": ("run", "resume", *OF_COMMANDS),
     "Judging": ("policy", "rtol", "atol", "freeze", "select", "ignore", "require", "fail_on", "on_inconclusive"),
 }
 
 
-HELP: Final = """Train once through and once stopped and resumed, and compare every step.
+USAGES: Final = ("--run CMD --resume CMD [OPTIONS]", "TARGET [OPTIONS]")
+HELP: Final = """Train once through and once stopped and resumed, in fresh processes, and compare every step.
+
+Any script is tested as it is, by two commands. {dir} stands for the run's output folder, {ckpt} for the checkpoint of
+the step that is resumed after. Without {dir}, each run works in its own copy of the working folder.
 
 TARGET is path/to/file.py[:factory] or package.module:factory; the factory, `build` unless named, takes a
-ckptcheck.Context and returns a ckptcheck.Run. Any script is tested by two commands in place of a TARGET:
+ckptcheck.Context and returns a ckptcheck.Run.
+"""
+EXAMPLES: Final = """Examples:
 
 \b
-ckptcheck verify --run "python train.py --out {dir}"
-                 --resume "python train.py --out {dir} --resume {ckpt}"
+  ckptcheck verify --run "python train.py --out {dir}" \\
+                   --resume "python train.py --out {dir} --resume {ckpt}"
+  ckptcheck verify --run "python train.py" --resume "python train.py --resume out/last.pt"
+  ckptcheck verify --run "torchrun --nproc-per-node 2 train.py {dir}" \\
+                   --resume "torchrun --nproc-per-node 2 train.py {dir} {ckpt}" --interrupt TERM@7
+  ckptcheck verify my_run.py --steps 100 --resume-at 30 --resume-at 60
+
+Exit codes: 0 pass, 1 fail, 2 usage or tool error, 3 inconclusive.
 """
 
 
@@ -50,29 +62,34 @@ ckptcheck verify --run "python train.py --out {dir}"
     "verify",
     cls=SectionedCommand,
     sections=SECTIONS,
+    usages=USAGES,
     help=HELP,
+    epilog=EXAMPLES,
     short_help="Does a resumed run reproduce the uninterrupted one?",
 )
 @click.argument("target", required=False)
-@click.option("--run", metavar="CMD", help="Trains from the start to the end; {dir} is its output folder.")
-@click.option("--resume", metavar="CMD", help="Resumes, in a copy of that folder; {ckpt} is the checkpoint in it.")
+@click.option("--run", metavar="CMD", help="What trains from the start to the end.")
+@click.option("--resume", metavar="CMD", help="What resumes, in a copy of its folder as it stood after step K.")
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
-    show_default="20 for a target; a script comes to its own end",
-    help="Length of the whole run.",
+    metavar="N",
+    show_default="20 for a target; a script goes on to its own end",
+    help="End every run after step N.",
 )
 @click.option(
     "--resume-at",
     type=int,
     multiple=True,
     metavar="K",
-    show_default="half of the steps, or near it where a script saves",
+    show_default="half of the steps; for a script where it saves, nearest to that",
     help="Stop after step K and resume. Repeatable for a target.",
 )
-@click.option("--interrupt", type=interruption, metavar="SIGNAL@K", help="Stop by a signal after step K, as TERM@7.")
+@click.option("--interrupt", type=interruption, metavar="SIGNAL@K",
+              help="Send a signal after step K, such as TERM@7, and resume from what is left.")  # fmt: skip
 @click.option("--resume-device", metavar="DEVICE", help="Where to resume, if elsewhere.")
-@click.option("--quick", is_flag=True, help="Run no repeat while all is equal: the noise floor is then not judged.")
+@click.option("--quick", is_flag=True,
+              help="Make no repeat while all is equal: reproducibility is then not judged.")  # fmt: skip
 @click.option(
     "--policy",
     type=click.Choice(["exact", "state-exact"]),
@@ -81,20 +98,24 @@ ckptcheck verify --run "python train.py --out {dir}"
     help="state-exact: the restored state must be exact, what follows within the measured noise.",
 )
 @click.option("--deterministic", is_flag=True, help="Set torch's deterministic switches in every run.")
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs for the noise floor.")
-@click.option("--folder", type=Place(), metavar="DIR", show_default="this one", help="Where the commands work.")
+@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+              help="Repeats of the uninterrupted run, which measure the noise.")  # fmt: skip
+@click.option("--folder", type=Place(), metavar="DIR", show_default="the current one",
+              help="Working folder of the commands.")  # fmt: skip
 @click.option("--share", type=pattern, multiple=True, metavar="GLOB",
-              help="Link to this in copies of that folder: large data that is only read. Repeatable.")  # fmt: skip
-@click.option("--env", type=setting, multiple=True, metavar="NAME=VALUE", help="Set this in every run. Repeatable.")
-@click.option("--online", is_flag=True, help="Leave experiment trackers and hubs online.")
+              help="Link to this in copies of the working folder: data that is only read. Repeatable.")  # fmt: skip
+@click.option("--env", type=setting, multiple=True, metavar="NAME=VALUE",
+              help="Set an environment variable in every run. Repeatable.")  # fmt: skip
+@click.option("--online", is_flag=True, help="Let experiment trackers upload, and allow a push to a hub.")
 @click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="Record every N-th step only.")  # fmt: skip
 @click.option("--only", type=pattern, multiple=True, metavar="PATTERN",
-              help="Record only parameters and buffers whose names match. Repeatable.")  # fmt: skip
+              help="Record only parameters and buffers with such names, as 'head.*'. Repeatable.")  # fmt: skip
 @click.option("--no-grads", "grads", flag_value=False, default=True, help="Record no gradients.")
 @digest_option
 @freeze_option
-@click.option("--jobs", type=click.IntRange(min=1), show_default="by device and cores", help="Runs side by side.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", show_default="by device and cores",
+              help="Runs side by side.")  # fmt: skip
 @run_options
 @tolerance_options
 @gate_options
@@ -129,6 +150,9 @@ def _what_is_asked(context: click.Context, options: dict[str, Any]) -> dict[str,
     if "target" in named and len(named) > 1:
         raise click.UsageError("a TARGET and --run or --resume exclude each other", context)
     is_target = "target" in named
+    if is_target and " " in str(options["target"]).strip():
+        said = f"{options['target']!r} is a command and no TARGET: give it as --run, with --resume"
+        raise click.UsageError(said, context)
     unused = {**OF_COMMANDS, "run": None, "resume": None} if is_target else {**OF_TARGET, "target": None}
     foreign = next((name for name in unused if name in told), None)
     if foreign is not None:

@@ -18,6 +18,10 @@ class Origins:
 
     def common_step(self, contents: Iterable[tuple[Item, bytes]]) -> int | None:
         """The first step after which every one of the items had its given content; None where there is no such step."""
+        return min(self.common_steps(contents), default=None)
+
+    def common_steps(self, contents: Iterable[tuple[Item, bytes]]) -> set[int]:
+        """The steps after which every one of the items had its given content; none where no item is given."""
         common: set[int] | None = None
         for item, digest in contents:
             if common is None:
@@ -25,8 +29,8 @@ class Origins:
             else:  # of many items only the first is looked for at every step
                 common = {step for step in common if self._trace.digest(step, STEP, item) == digest}
             if not common:
-                return None
-        return min(common) if common else None
+                return set()
+        return common or set()
 
     def has_inputs(self, step: int) -> bool:
         """Whether the step recorded an input whose content is known: a tensor, an array, a number or a text."""

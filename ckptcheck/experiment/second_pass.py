@@ -1,18 +1,17 @@
 """The second pass: two runs once more in lockstep, for the exact difference of what the first pass saw differ."""
 
 import json
-import mmap
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Condition
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes, count_beyond
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.experiment.job import Job
+from ckptcheck.experiment.laid import Laid, alike, measurable_at_load, measurable_in_steps
 from ckptcheck.experiment.plan import Experiment, Resumed
-from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, SAVED, STEP, Item
 
@@ -41,13 +40,7 @@ class SecondPass:
 
     def measure(self, load: StateDiff | None, trajectory: TraceDiff | None) -> tuple[Measured, str]:
         """The exact differences by (step, item), and why some are missing ("" where none is)."""
-        at_load = [Item(one.section, one.name, one.key, -1 if one.optimizer is None else one.optimizer)
-                   for one in (load.entries if load else ())
-                   if one.changed and one.left and one.right and _alike(one.left.spec, one.right.spec)]  # fmt: skip
-        steps: dict[int, list[Item]] = {}
-        for one in trajectory.differences if trajectory else ():
-            if one.left and one.right and _alike(one.left.spec, one.right.spec):
-                steps.setdefault(one.step, []).append(one.item)
+        at_load, steps = measurable_at_load(load), measurable_in_steps(trajectory)
         if not at_load and not steps:
             return {}, ""
         wanted: dict[str, tuple[str, Path]] = {}
@@ -82,10 +75,10 @@ class SecondPass:
             self._turn.notify_all()
 
     def _compare(self, step: int, left: tuple[Path, str], right: tuple[Path, str]) -> None:
-        sides = [_Laid(folder, step, moment) for folder, moment in (left, right)]
+        sides = [Laid(folder, step, moment) for folder, moment in (left, right)]
         for item in sides[0].places.keys() & sides[1].places.keys():
             specs = [side.spec(item) for side in sides]
-            if _alike(*specs):
+            if alike(*specs):
                 views = [side.fetch(item) for side in sides]
                 self._measured[step, item] = compare_bytes(views[0], views[1], specs[0], specs[1])
                 if self._tolerance and not count_beyond(views[0], views[1], specs[0], specs[1], **self._tolerance):
@@ -112,37 +105,3 @@ class SecondPass:
             if missing
             else "",
         )
-
-
-class _Laid:
-    """The tensors that a worker has laid out for one moment."""
-
-    def __init__(self, folder: Path, step: int, moment: str) -> None:
-        self._bytes = folder / f"{step}-{moment}.bin"
-        self._index = folder / f"{step}-{moment}.json"
-        self.places: dict[Item, dict[str, Any]] = {
-            Item(*row["item"]): row for row in json.loads(self._index.read_text())
-        }
-        self._map: mmap.mmap | None = None
-        if self._bytes.is_file() and self._bytes.stat().st_size:
-            with self._bytes.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-    def spec(self, item: Item) -> TensorSpec:
-        row = self.places[item]
-        return TensorSpec(row["dtype"], tuple(row["shape"]))
-
-    def fetch(self, item: Item) -> memoryview:
-        size = self.spec(item).nbytes
-        start = self.places[item]["offset"]
-        return memoryview(self._map)[start : start + size] if self._map is not None and size else memoryview(b"")
-
-    def remove(self) -> None:
-        if self._map is not None:
-            self._map.close()
-        self._bytes.unlink(missing_ok=True)
-        self._index.unlink()
-
-
-def _alike(left: TensorSpec | None, right: TensorSpec | None) -> bool:
-    return left is not None and right is not None and left.shape == right.shape and left.numel > 0 and left.nbytes > 0

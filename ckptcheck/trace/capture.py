@@ -1,6 +1,7 @@
 """The bytes of wanted tensors, laid out moment by moment for a second pass."""
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,8 +11,19 @@ from ckptcheck.state.tensor_bytes import row_major_bytes, spec_of
 from ckptcheck.trace.items import Item
 
 
+@dataclass(slots=True)
+class _Moment:
+    """A moment in progress: its file, and where in it each item lies."""
+
+    file: IO[bytes]
+    index: dict[Item, dict[str, Any]] = field(default_factory=dict)
+
+
 class Capture:
-    """Writes the bytes of wanted tensors, one file a moment with an index beside it. Keeps no tensor."""
+    """Writes the bytes of wanted tensors, one file a moment with an index beside it. Keeps no tensor.
+
+    Moments may overlap: in a script the load is written when its first step has begun.
+    """
 
     def __init__(self, folder: Path, wanted: Path) -> None:
         """`wanted` is a file of JSON: rows {"step", "moment", "items"}. OSError or ValueError where it is none."""
@@ -21,8 +33,7 @@ class Capture:
         self._wanted: dict[tuple[int, str], set[Item]] = {
             (one["step"], one["moment"]): {Item(*item) for item in one["items"]} for one in rows
         }
-        self._file: IO[bytes] | None = None
-        self._index: dict[Item, dict[str, Any]] = {}
+        self._moments: dict[tuple[int, str], _Moment] = {}
 
     def wants(self, step: int, moment: str, item: Item) -> bool:
         """Whether the item of this moment was asked for."""
@@ -32,20 +43,20 @@ class Capture:
         """Write the tensor if it is wanted. A later sample of the same item in the same moment wins."""
         if not self.wants(step, moment, item):
             return
-        if self._file is None:
-            self._file = open(self._folder / f"{step}-{moment}.bin", "wb")  # noqa: SIM115
+        one = self._moments.get((step, moment))
+        if one is None:
+            one = self._moments[step, moment] = _Moment(open(self._folder / f"{step}-{moment}.bin", "wb"))  # noqa: SIM115
         spec = spec_of(tensor)
-        self._index[item] = {"dtype": spec.dtype, "shape": spec.shape, "offset": self._file.tell()}
-        self._file.write(row_major_bytes(tensor))
+        one.index[item] = {"dtype": spec.dtype, "shape": spec.shape, "offset": one.file.tell()}
+        one.file.write(row_major_bytes(tensor))
 
     def close(self, step: int, moment: str) -> bool:
         """End the moment; True where anything of it was wanted, and the index is then on disk."""
         if (step, moment) not in self._wanted:
             return False
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        rows = [{"item": list(item), **place} for item, place in self._index.items()]
+        one = self._moments.pop((step, moment), None)
+        if one is not None:
+            one.file.close()
+        rows = [{"item": list(item), **place} for item, place in one.index.items()] if one is not None else []
         (self._folder / f"{step}-{moment}.json").write_text(json.dumps(rows))
-        self._index = {}
         return True

@@ -52,7 +52,8 @@ class Summary:
             verdict = Verdict.INCONCLUSIVE
             told = next((one for one in findings if one.code == "CK611"), None)
             cause, place = Cause("CK611", "certain"), told.where if told else None
-        if verdict is Verdict.PASS and not (compared.steps and compared.parameters):
+        loads = all(case.load is not None for case in self.cases)
+        if verdict is Verdict.PASS and not (compared.steps and compared.parameters and loads):
             verdict = Verdict.INCONCLUSIVE
         not_judged, required = self._not_judged(compared), self.question.require
         if verdict is Verdict.PASS and required and any(one.code.startswith(required) for one in not_judged):

@@ -1,11 +1,12 @@
 """Two traces on disk, compared and judged process by process: digests and norms only, no values."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ckptcheck.comparison.bindings import bindings
+from ckptcheck.comparison.drawing import idle_generators, with_draws_before, without_generators
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.states import StateDiff, compare_states
 from ckptcheck.comparison.traces import TraceDiff, compare_traces
@@ -58,11 +59,16 @@ def _opened(path: Path) -> Iterator[list[Trace]]:
 
 def _rank(pair: PlacedPair, places: tuple[Path, Path], policy: Policy) -> "_Rank":
     trajectory = _trajectory(pair, places, policy)
-    return _Rank(pair, _case(pair, trajectory), trajectory)
+    idle = idle_generators(trajectory, pair.left, pair.right) if pair.alignment is not None else {}
+    trajectory = without_generators(trajectory, idle)
+    return _Rank(pair, _case(pair, trajectory, idle), trajectory)
 
 
 def _trajectory(pair: PlacedPair, places: tuple[Path, Path], policy: Policy) -> TraceDiff:
-    trajectory = compare_traces(pair.left, pair.right, every=policy.tolerant).without({})
+    trajectory = compare_traces(pair.left, pair.right, every=policy.tolerant)
+    if pair.alignment is not None:
+        trajectory = with_draws_before(trajectory, pair.left)
+    trajectory = trajectory.without({})
     if not trajectory.steps:
         rank = "" if pair.rank is None else f" of rank {pair.rank}"
         spans = [
@@ -82,7 +88,7 @@ def _span(trace: Trace) -> str:
     return f"steps {steps[0]} to {steps[-1]}" if steps else "no whole step"
 
 
-def _case(pair: PlacedPair, trajectory: TraceDiff) -> Case:
+def _case(pair: PlacedPair, trajectory: TraceDiff, idle: Mapping[str, int]) -> Case:
     load, step = _load(pair.left, pair.right)
     return Case(
         run="right",
@@ -93,6 +99,8 @@ def _case(pair: PlacedPair, trajectory: TraceDiff) -> Case:
         trajectory=trajectory,
         origins=Origins(pair.left),
         replaced=replaced_by_load(pair.right, step) if step is not None else frozenset(),
+        commands=pair.alignment is not None,
+        idle_generators=idle,
     )
 
 

@@ -67,7 +67,7 @@ def test_an_option_for_commands_reaches_the_verb(ckptcheck, options, changed):
 def test_the_help_of_verify_names_every_option_once_and_in_sections(ckptcheck):
     text = ckptcheck("verify", "--help").output
     titles = [line for line in text.splitlines() if line and line.endswith(":") and not line.startswith(" ")]
-    assert titles == ["The experiment:", "A target:", "Commands:", "Judging:", "Output and settings:"]
+    assert titles == ["The experiment:", "A script:", "A target:", "Judging:", "Output and settings:"]
     options = [one for one in command.params if isinstance(one, click.Option)]
     assert [
         one.opts[0] for one in options if len(re.findall(rf"^  (?:-\w, )?{one.opts[-1]}(?![\w-])", text, re.M)) != 1
@@ -135,4 +135,4 @@ def test_the_help_names_the_formats_there_are(ckptcheck):
 
 
 def test_no_command_shows_the_help(ckptcheck):
-    assert "Commands:\n  demo" in ckptcheck().stdout
+    assert "Commands that train:\n  demo" in ckptcheck().stdout

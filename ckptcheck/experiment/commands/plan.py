@@ -17,6 +17,7 @@ from ckptcheck.experiment.commands.finding import Found, chosen_step, found_afte
 from ckptcheck.experiment.commands.launching import Launch, Run, run_all
 from ckptcheck.experiment.commands.recorded import Recorded
 from ckptcheck.experiment.commands.telling import check_trained
+from ckptcheck.experiment.commands.wanted import Wanted
 from ckptcheck.experiment.commands.words import filled
 from ckptcheck.progress import Progress
 from ckptcheck.trace.script.orders import Orders
@@ -28,6 +29,8 @@ REFERENCE = "reference"
 REPEAT = "repeat"
 INTERRUPTED = "interrupted"
 RESUMED = "resumed"
+AGAIN = "-again"
+"""Added to the name of a run that is made once more, to measure what differs."""
 
 
 class CommandExperiment(AbstractContextManager["CommandExperiment"]):
@@ -138,10 +141,11 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
             step for step, paths in changes.items() if step <= self.resume_step and checkpoint_in(place, paths)
         )
 
-    def resumed(self) -> Recorded:
+    def resumed(self, *, keep: bool = False) -> Recorded:
         """The resumed run, in a copy of its own; how it ends is an outcome, not an error.
 
-        It stands where the run stood that was copied, so that paths in a checkpoint stay right.
+        It stands where the run stood that was copied, so that paths in a checkpoint stay right. With `keep` it can be
+        made `again`.
         RunFailedError where `{ckpt}` is asked for and nothing that a resume could read was written.
         """
         found = self.found()
@@ -154,14 +158,45 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         place = own
         if self.source != INTERRUPTED:
             own.rename(own.with_name("after"))
-            self._copy().rename(own)
             place = self._copy()
+            if keep:
+                snapshot(place, own)
+            else:
+                place.rename(own)
+        elif keep:
+            snapshot(own, self._copy())
         checkpoint = own / found.path.relative_to(place) if found is not None else own
         steps = self.settings.steps
         left = steps - (found.step if found is not None and found.step is not None else 0) if steps else None
         words = filled(self._asked.resume, {"dir": str(own), "ckpt": str(checkpoint)})
         self._make([RESUMED], words=words, own=own, last_step=left)
         return self._recorded[RESUMED]
+
+    def again(self, left: Wanted, right: Wanted) -> tuple[Recorded, Recorded]:
+        """The whole run and the resumed one once more, under the same conditions; wanted tensors are laid out.
+
+        Each is ended after the last step that is wanted of it. To be asked after `resumed(keep=True)`.
+        """
+        own = self._own(self.source)
+        own.rename(own.with_name(f"after-{RESUMED}"))
+        snapshot(self._copy(), own)
+        words = self._recorded[RESUMED].words
+        names = f"{REFERENCE}{AGAIN}", f"{RESUMED}{AGAIN}"
+        self._make_all({
+            names[0]: lambda: self._launch(names[0], None, None, left.last_step, left),
+            names[1]: lambda: self._launch(names[1], words, own, right.last_step, right),
+        })  # fmt: skip
+        return self._recorded[names[0]], self._recorded[names[1]]
+
+    def laid_out(self, run: Recorded, rank: int) -> Path:
+        """Where a rank of a run made `again` has laid out its tensors."""
+        folder = self._folder / run.name / "capture"
+        return folder if rank == 0 else folder / f"rank-{rank}"
+
+    @property
+    def free_bytes(self) -> int:
+        """Room on the disk that the runs are made on."""
+        return shutil.disk_usage(self._folder).free
 
     # Folders.
 
@@ -183,22 +218,30 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         self, names: list[str], *, words: tuple[str, ...] | None = None, own: Path | None = None,
         last_step: int | None = None,
     ) -> list[Run]:  # fmt: skip
-        launches: list[Callable[[], Launch]] = [partial(self._launch, name, words, own, last_step) for name in names]
-        runs = run_all(launches, self._asked.at_once, self._progress)
-        for name, run in zip(names, runs, strict=True):
+        return self._make_all({name: partial(self._launch, name, words, own, last_step) for name in names})
+
+    def _make_all(self, launches: Mapping[str, Callable[[], Launch]]) -> list[Run]:
+        runs = run_all(list(launches.values()), self._asked.at_once, self._progress)
+        for name, run in zip(launches, runs, strict=True):
             self._runs[name] = run
             self._recorded[name] = run.result()
         return runs
 
-    def _launch(self, name: str, words: tuple[str, ...] | None, own: Path | None, last_step: int | None) -> Launch:
+    def _launch(
+        self, name: str, words: tuple[str, ...] | None, own: Path | None, last_step: int | None,
+        wanted: Wanted | None = None,
+    ) -> Launch:  # fmt: skip
         scratch = self._folder / name
         scratch.mkdir()
         if own is None:
             own = self._own(name)
-            self._fill(own)
+            if self._asked.content is None:
+                own.mkdir()
+            else:
+                copy_working_folder(self._asked.folder, own, self._asked.content)
         command = words or filled(self._asked.run, {"dir": str(own)})
         return Launch(
-            orders=self._orders(name, command, own, last_step or self.settings.steps),
+            orders=self._orders(name, command, own, last_step or self.settings.steps, wanted),
             words=command,
             folder=own if self._asked.content is not None else self._asked.folder,
             environment={**os.environ, **self.environment, **self.settings.environment},
@@ -210,18 +253,16 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
             before_signal=(lambda: self._note_signal(own)) if name == INTERRUPTED else None,
         )
 
-    def _fill(self, own: Path) -> None:
-        if self._asked.content is None:
-            own.mkdir()
-        else:
-            copy_working_folder(self._asked.folder, own, self._asked.content)
-
     def _note_signal(self, own: Path) -> None:
         self._at_signal = listing(own)
 
-    def _orders(self, name: str, words: tuple[str, ...], own: Path, last_step: int | None) -> Orders:
+    def _orders(
+        self, name: str, words: tuple[str, ...], own: Path, last_step: int | None, wanted: Wanted | None
+    ) -> Orders:
         settings = self.settings
         scratch = self._folder / name
+        if wanted is not None:
+            (scratch / "wanted.json").write_text(wanted.to_json())
         is_source = name == self._source
         return Orders(
             traces=scratch / "traces",
@@ -238,22 +279,20 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
             control=scratch / "control",
             pause_after=self._step if is_source and name != INTERRUPTED else None,
             signal_after=settings.interrupt if name == INTERRUPTED else None,
+            capture=scratch / "capture" if wanted is not None else None,
+            wanted=scratch / "wanted.json" if wanted is not None else None,
         )
 
     # Steps.
 
     def _chosen_step(self) -> int:
         changes = self._runs[REFERENCE].meeting.changes()
-        return chosen_step(self._own(REFERENCE), changes, _last_step(self._recorded[REFERENCE]))
+        return chosen_step(self._own(REFERENCE), changes, self._recorded[REFERENCE].last_step)
 
     def _check_step(self) -> None:
-        last = _last_step(self._recorded[REFERENCE])
+        last = self._recorded[REFERENCE].last_step
         option = "--interrupt" if self.settings.interrupt is not None else "--resume-at"
         if self.resume_step >= last:
             raise UsageError(
                 f"{option} names step {self.resume_step}, and --run makes {last} steps: name an earlier one"
             )
-
-
-def _last_step(run: Recorded) -> int:
-    return max(step for trace in run.traces for step, _ in trace.moments)

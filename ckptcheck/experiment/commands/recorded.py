@@ -34,3 +34,8 @@ class Recorded:
     output: Path | None = None
     traces: tuple[Trace, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def last_step(self) -> int:
+        """The last step that any of its processes told of; 0 where none made one."""
+        return max((step for trace in self.traces for step, _ in trace.moments), default=0)

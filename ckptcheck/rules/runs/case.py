@@ -72,6 +72,8 @@ class Case:
     """Whether equal runs have equal generators, so that a generator can be held against what was saved."""
     commands: bool = False
     """Whether two commands were run, and not a target."""
+    idle_generators: Mapping[str, int] = field(default_factory=dict)
+    """Generators of a script that differ and reach nothing, with the first step that begins so; not in `trajectory`."""
     course: Course | None = None
     """Which steps a resumed script made; None for a target, which is told its steps."""
     interruption: Interruption | None = None
@@ -106,6 +108,7 @@ class Case:
         if self.load is None:
             return False
         drawn = self.trajectory.drawn if self.trajectory is not None and self.seeded else frozenset()
+        drawn -= self.idle_generators.keys()
         return bool(self.load.untied or self.load.tied or self.load.frozen or self.load.unfrozen) or any(
             one.section in LASTING or (one.section == "rng" and one.name in drawn) for one in self.load.entries
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from ckptcheck.finding import Finding, Severity
+from ckptcheck.finding import Finding, Place, Severity
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.table import RUN_RULES
 from ckptcheck.rules.words import at_load, count, differ, generators, kept, modules, names
@@ -40,10 +40,13 @@ def _said(case: Case, section: str, found: list[str]) -> str:
 
 def differences_without_effect(case: Case) -> Iterator[Finding]:
     """One warning for each kind of difference at a load after which everything goes on exactly."""
+    yield from _idle_generators(case)
     if case.load is None:
         return
     sections: dict[str, list[str]] = {}
     for one in case.load.entries:
+        if one.section == "rng" and one.name in case.idle_generators:
+            continue
         sections.setdefault(one.section, []).append(f"{one.name}.{one.key}".strip("."))
     for section, found in sections.items():
         yield _warning(CODE_OF_SECTION[section], case, _said(case, section, found), found)
@@ -59,13 +62,24 @@ def differences_without_effect(case: Case) -> Iterator[Finding]:
         yield _warning("CK601", case, f"{count(modes, 'module')} in another mode: {modules(modes)}", modes)
 
 
-def _warning(code: str, case: Case, said: str, found: list[str]) -> Finding:
+def _idle_generators(case: Case) -> Iterator[Finding]:
+    """One warning for the generators of a script that begin to differ at the same step, and reach nothing."""
+    for step in sorted(set(case.idle_generators.values())):
+        found = [name for name, first in case.idle_generators.items() if first == step]
+        said = (
+            f"{generators(found)} {differ(found)} from the start of step {step} on, and nothing drawn from there "
+            "reached inputs, loss, gradients or parameters in the compared steps"
+        )
+        yield _warning("CK603", case, said, found, max(step - 1, case.step))
+
+
+def _warning(code: str, case: Case, said: str, found: list[str], step: int | None = None) -> Finding:
     return Finding(
         code=code,
         name=NAMES[code],
         severity=Severity.WARNING,
         message=f"{said}; without effect on the steps that follow",
-        where=at_load(case.step),
+        where=at_load(case.step) if step is None or step == case.step else Place(step=step + 1, stage="rng"),
         evidence={"without_effect": True, "entries": kept(found), "run": case.run},
         fix="none needed for these steps",
     )

@@ -8,18 +8,22 @@ from ckptcheck.trace.items import Item
 
 def repeated_step(case: Case) -> int | None:
     """The step of the uninterrupted run whose inputs the first differing resumed step saw; None where none did."""
-    if case.trajectory is None or case.origins is None:
+    step = step_of_other_inputs(case)
+    if case.trajectory is None or case.origins is None or step is None:
         return None
     differing = [one for one in case.trajectory.differences if one.item.kind == "inputs"]
-    if not differing:
-        return None
-    step = differing[0].step
     seen: list[tuple[Item, bytes]] = [
         (one.item, one.right.digest)
         for one in differing
         if one.step == step and one.right is not None and one.right.digest is not None
     ]
     return case.origins.common_step(seen) if seen else None
+
+
+def step_of_other_inputs(case: Case) -> int | None:
+    """The first resumed step whose inputs differ; None where none do."""
+    differences = case.trajectory.differences if case.trajectory is not None else ()
+    return next((one.step for one in differences if one.item.kind == "inputs"), None)
 
 
 def shifted_rate(case: Case, first: Difference) -> int | None:

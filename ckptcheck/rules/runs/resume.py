@@ -10,7 +10,13 @@ from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.binding import constructed_late
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.forward import forward_apart
-from ckptcheck.rules.runs.origin import drawn_otherwise_within, of_other_step, repeated_step, shifted_rate
+from ckptcheck.rules.runs.origin import (
+    drawn_otherwise_within,
+    of_other_step,
+    repeated_step,
+    shifted_rate,
+    step_of_other_inputs,
+)
 from ckptcheck.rules.words import at_load, brief, count, differ, generators, kept, names, place_of, shown
 
 Entries: TypeAlias = tuple[EntryDifference, ...]
@@ -110,11 +116,12 @@ def rng_diverged(case: Case) -> Iterator[Evidence]:
     """
     drawn = case.trajectory.drawn if case.trajectory is not None else frozenset()
     differing = [one.name for one in case.loaded("rng")
-                 if (one.name in drawn or case.trajectory is None) and not of_other_step(case, one)]  # fmt: skip
+                 if (one.name in drawn or case.trajectory is None) and one.name not in case.idle_generators
+                 and not of_other_step(case, one)]  # fmt: skip
     if differing and case.seeded:
         yield Evidence(
             f"{generators(differing)} {'is' if len(differing) == 1 else 'are'} in another state after "
-            "the load than when it was saved, and the steps that follow draw from it",
+            f"the load than when it was saved, and the steps that follow draw from it{_batch_seen(case)}",
             at_load(case.step, key=differing[0]),
             {"generators": kept(differing)},
             "save the generators' states and restore them at the very end of your load",
@@ -129,6 +136,14 @@ def rng_diverged(case: Case) -> Iterator[Evidence]:
         )
     elif case.first is not None and case.first.stage in ("loss", "grad"):
         yield from _drew_otherwise_within(case, case.first)
+
+
+def _batch_seen(case: Case) -> str:
+    """For a sentence on generators: whose batch the first step with other inputs saw, which they may have drawn."""
+    step, seen = step_of_other_inputs(case), repeated_step(case)
+    if not case.commands or step is None:
+        return ""
+    return f"; from step {step} on its batches are others{f': it saw the batch of step {seen}' if seen else ''}"
 
 
 def _drew_otherwise_within(case: Case, first: Difference) -> Iterator[Evidence]:
@@ -158,8 +173,8 @@ def data_diverged(case: Case) -> Iterator[Evidence]:
     first = case.first
     if not entries and not inputs and not (first is not None and first.stage == "data"):
         return
-    seen = repeated_step(case)
-    came = f"; step {case.step + 1} saw the batch of step {seen}" if seen is not None else ""
+    step, seen = step_of_other_inputs(case), repeated_step(case)
+    came = f"; step {step} saw the batch of step {seen}" if seen is not None else ""
     numbers: dict[str, Json] = {"batch_of_step": seen, "entries": kept(one.name for one in entries)}
     fix = "save the data's position and generator and restore them, or derive the batch from the step number"
     if entries:
@@ -169,7 +184,21 @@ def data_diverged(case: Case) -> Iterator[Evidence]:
         )
         yield Evidence(message, at_load(case.step, key=one.name), numbers, fix)
     elif first is not None:
-        yield Evidence(f"other data from step {first.step} on{came}", place_of(first), numbers, fix)
+        message = f"other data from step {first.step} on{came}"
+        idle = [name for name, since in case.idle_generators.items() if since <= first.step]
+        if inputs and idle:
+            numbers["generators"] = kept(idle)
+            message += _drawn_before(case, idle, seen is not None)
+            fix += (
+                "; an order of samples that is drawn once an epoch needs the generator as it was when the epoch began"
+            )
+        yield Evidence(message, place_of(first), numbers, fix)
+
+
+def _drawn_before(case: Case, idle: list[str], repeats: bool) -> str:
+    """For a sentence on other data: generators that differ too, and why they are not the cause."""
+    why = "and this batch is an old one" if repeats else "and the uninterrupted run draws nothing for this batch"
+    return f"; {generators(idle)} {differ(idle)} too (CK603), {why}: the place in the data is what was lost"
 
 
 @rule("CK605", "buffers-diverged", Severity.ERROR, "load")

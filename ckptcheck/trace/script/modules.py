@@ -39,11 +39,12 @@ class _Found:
 class Modules:
     """Knows every module made since `listen`, without keeping any alive.
 
-    `changes` counts how often one was added.
+    `changes` counts how often one was added. `tell_called` hears of each module that is entered for the first time.
     """
 
     def __init__(self) -> None:
         self.changes = 0
+        self.tell_called: Callable[[nn.Module], None] = lambda _: None
         self._known: dict[int, _Known] = {}
         self._called: dict[int, ref[nn.Module]] = {}
         self._found: _Found | None = None
@@ -75,6 +76,7 @@ class Modules:
             self._called[id(module)] = ref(module)
             if id(module) not in self._known:
                 self._add(module)  # neither made nor restored in any usual way
+            self.tell_called(module)
 
     @property
     def calls(self) -> int:

@@ -13,10 +13,14 @@ from ckptcheck.trace.script.wrapping import tell_after
 
 @dataclass(slots=True)
 class _Known:
-    """One optimizer. `made` and `stepped` count what happened in the process; `stepped` is None before it steps."""
+    """One optimizer. `made` and `stepped` count what happened in the process; `stepped` is None before it steps.
+
+    `found` says that it was not seen being made, and so is older than `made`.
+    """
 
     optimizer: Callable[[], Any]
     made: int
+    found: bool
     first_stepped: int | None = None
     last_stepped: int | None = None
 
@@ -31,17 +35,24 @@ class Optimizers:
     changes: int = 0
     _known: list[_Known] = field(default_factory=list)
     _clock: int = 0
+    _latest_step: int = 0
 
     def listen(self) -> Callable[[], None]:
         """Know every optimizer that is made from here on; returns what undoes it."""
-        return tell_after(Optimizer, "__init__", self.add)
+        return tell_after(Optimizer, "__init__", lambda one: self.add(one, found=False))
 
-    def add(self, optimizer: Any) -> None:
+    def add(self, optimizer: Any, *, found: bool = True) -> None:
         """Know an optimizer; it comes after those that are known."""
         if self._entry(optimizer) is None:
             self.changes += 1
             self._clock += 1
-            self._known.append(_Known(ref(optimizer, self._forget), self._clock))
+            self._known.append(_Known(ref(optimizer, self._forget), self._clock, found))
+
+    def is_fresh(self, optimizer: Any) -> bool:
+        """Whether an optimizer was made after the last update of any other, and has made none."""
+        known = self._entry(optimizer)
+        fresh = known is not None and not known.found and known.first_stepped is None
+        return fresh and known is not None and self._latest_step < known.made
 
     def _forget(self, gone: Any) -> None:
         self._known = [one for one in self._known if one.optimizer is not gone]
@@ -55,7 +66,7 @@ class Optimizers:
         known = self._entry(optimizer)
         assert known is not None
         self._clock += 1
-        known.last_stepped = self._clock
+        known.last_stepped = self._latest_step = self._clock
         if known.first_stepped is None:
             known.first_stepped = self._clock
 

@@ -104,9 +104,16 @@ class Present:
 
     def name(self, module: nn.Module) -> str:
         """The name of a module of the model; that of its class where it is none."""
+        return self._names().get(id(module), type(module).__name__)
+
+    def knows(self, module: nn.Module) -> bool:
+        """Whether a module is one of the model, as it was last looked up."""
+        return id(module) in self._names()
+
+    def _names(self) -> dict[int, str]:
         if self._module_names is None:
             self._module_names = self.subjects.names().names_of_modules
-        return self._module_names.get(id(module), type(module).__name__)
+        return self._module_names
 
     def trains(self, module: nn.Module) -> bool:
         """Whether a forward pass of the module is one of training: in training mode, with a trained parameter."""

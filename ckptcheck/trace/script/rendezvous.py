@@ -44,6 +44,8 @@ class Rendezvous:
         self._control = orders.control
         self._process = os.getpid()
         self._progress: int | None = None
+        self._place: tuple[int, int] | None = None
+        """Rank and world size, kept: a script may end its process group before it ends itself."""
         self._seen: dict[str, tuple[int, int, int]] | None = None
         if orders.control is not None:
             with suppress(OSError):
@@ -55,7 +57,12 @@ class Rendezvous:
         """Whether `step_done` will wait for this step: what was recorded has to be on disk before."""
         orders = self._orders
         holds = orders.hold and orders.last_step is not None and step >= orders.last_step
-        return self._control is not None and (step == orders.pause_after or holds)
+        return self._control is not None and (step == orders.pause_after or holds or self.signals_after(step))
+
+    def signals_after(self, step: int) -> bool:
+        """Whether a signal will be asked for when the first forward pass after this step begins, in any rank."""
+        asked = self._orders.signal_after
+        return self._control is not None and asked is not None and asked[1] == step
 
     def step_done(self, step: int) -> None:
         """Step `step` is done, and the next one is about to update: call it once for each step, ascending."""
@@ -74,7 +81,7 @@ class Rendezvous:
         orders = self._orders
         if self._control is None or orders.signal_after is None or os.getpid() != self._process:
             return
-        if steps_done == orders.signal_after[1] and rank_and_world()[0] == 0:
+        if steps_done == orders.signal_after[1] and self._rank_and_world()[0] == 0:
             self._tell_changes(steps_done)  # it may be the last that is heard of this process
             self._meet("signal", steps_done, SIGNALLED)
 
@@ -88,7 +95,7 @@ class Rendezvous:
 
     def _tell_changes(self, step: int) -> None:
         output = self._orders.output
-        if self._seen is None or output is None or self._control is None or rank_and_world()[0] != 0:
+        if self._seen is None or output is None or self._control is None or self._rank_and_world()[0] != 0:
             return
         if self._orders.pause_after is not None and step > self._orders.pause_after:
             return  # nobody asks for what came later
@@ -100,13 +107,19 @@ class Rendezvous:
             with suppress(OSError), (self._control / f"changes.{self._process}").open("a") as file:
                 file.write(line + "\n")
 
+    def _rank_and_world(self) -> tuple[int, int]:
+        """Asked for the first time when a step is over: the training runs, and so does its process group."""
+        if self._place is None:
+            self._place = rank_and_world()
+        return self._place
+
     def _name(self, what: str) -> str:
-        return f"{what}.{rank_and_world()[0]}.{self._process}"
+        return f"{what}.{self._rank_and_world()[0]}.{self._process}"
 
     def _meet(self, what: str, step: int, until: str) -> None:
         """Tell the parent, and wait until the file `until` is there, or the parent has gone."""
         assert self._control is not None
-        rank, world_size = rank_and_world()
+        rank, world_size = self._rank_and_world()
         path = self._control / self._name(what)
         if path.exists():  # each meeting happens once
             return

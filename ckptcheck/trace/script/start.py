@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from ckptcheck.trace.script import loads
+from ckptcheck.trace.script import loads, tracebacks
 from ckptcheck.trace.script.guard import GUARD
 from ckptcheck.trace.script.listening import Listening
 from ckptcheck.trace.script.modules import Modules
@@ -34,6 +34,7 @@ def start() -> None:
     def end() -> None:
         # Registered before the script could register anything, and so run last.
         leave()
+        print_as_ever()
         GUARD.run(recording.end, _raised())
 
     def forked() -> None:
@@ -43,6 +44,7 @@ def start() -> None:
             recording.forked()
 
     process = os.getpid()
+    print_as_ever = tracebacks.listen()  # a pass through a wrapper may still be in progress when hooks are taken away
     modules, optimizers, notes = Modules(), Optimizers(), Notes()
     sections = Sections(modules)
     recording = Recording(orders, modules, optimizers, sections, notes, began=began, over=GUARD.switch_off)

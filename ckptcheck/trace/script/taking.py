@@ -1,13 +1,15 @@
 """Taking samples of a script: what each moment is made of, and what the orders leave out."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import torch
 from torch import nn
 
+from ckptcheck.state.naming import LiveNames
 from ckptcheck.state.tensor_bytes import is_dense
+from ckptcheck.state.training_state import SECTIONS
 from ckptcheck.trace import sampling
 from ckptcheck.trace.capture import Capture
 from ckptcheck.trace.items import LOAD, STEP, Item
@@ -21,6 +23,10 @@ from ckptcheck.trace.script.tracing import Tracing
 
 _NAMED: Final = frozenset({"param", "buffer", "grad", "state"})
 """Kinds of items that `only` chooses from."""
+_OF_OPTIMIZERS: Final = frozenset({"state", *SECTIONS})
+"""Kinds that depend on which optimizers there are."""
+_OF_REST: Final = _OF_OPTIMIZERS | {"param", "buffer"}
+"""Kinds that are sampled when the next step begins."""
 _OF_BEGIN: Final = frozenset({"rng", "hyper", "structure"})
 """Kinds that are kept of a step after one that is sampled: with them, the state between both is whole."""
 
@@ -101,7 +107,58 @@ class Taking:
         self._measure(window.samples, sampling.parameters(subjects), step, STEP)
         self._measure(window.samples, sampling.sections(subjects), step, STEP)
 
+    def drop_rest(self, samples: Samples) -> None:
+        """Forget what a step left, as something else stands in its place when the next one begins."""
+        for item in [one for one in samples if one.kind in _OF_REST]:
+            del samples[item]
+
+    def taken_over(self, step: int, window: Window, before: LiveNames) -> None:
+        """A new optimizer trains from here on: what stands after the step is what that one begins with.
+
+        `before` are the names under which the step was sampled.
+        """
+        samples = window.samples
+        for item in [one for one in samples if one.kind in _OF_OPTIMIZERS]:
+            del samples[item]
+        subjects = self._present.subjects
+        for place, _ in enumerate(subjects.optimizers()):
+            self._measure(samples, sampling.optimizer_state(subjects, place), step, STEP)
+        self._measure(samples, sampling.sections(subjects), step, STEP)
+        self._follow(samples, before, "param", step, STEP)
+        self._follow(samples, before, "buffer", step, STEP)
+
+    def _follow(self, samples: Samples, before: LiveNames, kind: str, step: int, moment: str) -> None:
+        """Samples of parameters or buffers under the names of now, told by identity; those that are new, as they are.
+
+        A tensor that another one has taken the place of keeps its name: a buffer that forward passes make anew.
+        """
+        now = _tensors(self._present.subjects.names(), kind)
+        had = {name: samples.pop(Item(kind, name), None) for name in _tensors(before, kind)}
+        known = {id(tensor): had[name] for name, tensor in _tensors(before, kind).items()}
+        here = {id(tensor) for tensor in now.values()}
+        gone = {name for name, tensor in _tensors(before, kind).items() if id(tensor) not in here}
+        new = []
+        for name, tensor in now.items():
+            sample = known.get(id(tensor)) or (had[name] if name in gone else None)
+            if sample is None:
+                new.append((Item(kind, name), tensor))
+            else:
+                samples[Item(kind, name)] = sample
+        self._measure(samples, new, step, moment)
+
     # The load.
+
+    def load_renamed(self, samples: Samples, before: LiveNames) -> None:
+        """What was sampled of the load, under the names of now; with what has become known since."""
+        now = self._present.subjects.names()
+        self._follow(samples, before, "param", 0, LOAD)
+        self._follow(samples, before, "buffer", 0, LOAD)
+        if list(now.modules) != list(before.modules):
+            self._measure(samples, sampling.modes(self._present.subjects), 0, LOAD)
+
+    def buffers_renamed(self, samples: Samples, before: LiveNames) -> None:
+        """As `load_renamed`, for what was sampled even earlier than the load."""
+        self._follow(samples, before, "buffer", 0, LOAD)
 
     def buffers(self, samples: Samples) -> None:
         """The buffers, now."""
@@ -193,6 +250,10 @@ class Taking:
 
 def _can_be_laid_out(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and is_dense(leaf)
+
+
+def _tensors(names: LiveNames, kind: str) -> Mapping[str, torch.Tensor]:
+    return names.parameters if kind == "param" else names.buffers
 
 
 def _gradient(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -118,6 +118,8 @@ class Tracing:
             "flags": flags(),
             "every": self._orders.every,
         }
+        if self._orders.only or not self._orders.grads:
+            header |= {"only": list(self._orders.only), "grads": self._orders.grads}
         numpy = sys.modules.get("numpy")
         return header | ({"numpy": numpy.__version__} if numpy is not None else {})
 

@@ -3,7 +3,8 @@
 A window runs from the first forward pass with gradients after an update to the next update. Windows without an update,
 micro-batches or an update that a scaler skipped, join the next one. Optimizers that take turns, a discriminator and a
 generator, update in windows of their own and yet make one step together: a step ends where an optimizer is about to
-update for a second time, or is about to update what another one has already updated in this step.
+update for a second time, or is about to update what another one has already updated in this step, or where whoever
+watches says so: an optimizer that was made after the last update belongs to a second training.
 """
 
 from dataclasses import dataclass
@@ -35,6 +36,10 @@ class Windows:
         """Whether an update that is about to happen begins a new step. Counts nothing."""
         began = self.step == 0 or self._written
         return began or optimizer in self._updated or not self._touched.isdisjoint(parameters)
+
+    def close(self) -> None:
+        """The step in progress is over: whoever updates next begins a new one."""
+        self._written = True
 
     def count(self, optimizer: int, parameters: frozenset[int]) -> bool:
         """Count an update that is about to happen; returns whether it begins a new step."""

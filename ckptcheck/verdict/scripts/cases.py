@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ckptcheck.comparison.bindings import bindings
+from ckptcheck.comparison.drawing import idle_generators, with_draws_before, without_generators
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.traces import TraceDiff, compare_traces
@@ -68,7 +69,7 @@ def case_of(crew: Crew, stopped: Stopped, noise: Noise, policy: Policy) -> tuple
         missing = crew.rank if stopped.resumed.traces else None
         course = Course(stopped.after, None, stopped.newest, last_step(crew.reference), rank=missing)
         return _without_steps(stopped, course), None
-    placed = place(crew.source, crew.resumed, stopped.expected)
+    placed = place(crew.source, crew.resumed, stopped.expected, crew.reference)
     case = _placed_case(crew, stopped, placed, noise, policy)
     if placed.by_content and placed.step != stopped.expected and not _goes_on(case):
         # The content is that of another step, and what follows is not: the wrong values came into the right place.
@@ -98,11 +99,16 @@ def _without_steps(stopped: Stopped, course: Course) -> Case:
 def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, policy: Policy) -> Case:
     step, right = placed.step, placed.trace
     whole = compare_traces(crew.reference, right, first=step + 1, every=policy.tolerant)
+    whole = with_draws_before(whole, crew.reference)
     load = _load(crew, right, step, whole.drawn)
     whole = _with_steps_at_the_end(whole, crew.reference, right, stopped)
     trajectory = judged_part(whole, noise, policy, HERE)
     if policy.tolerant:
         trajectory = within_tolerance(trajectory, set(), policy)
+    idle = idle_generators(trajectory, crew.reference, right, whole=noise.first is None)
+    if noise.first is None:  # no equal run was moved by what it draws from a generator that nothing seeds
+        idle = {item.name: step + 1 for item in noise.floor if item.kind == "rng" and item.name in whole.drawn} | idle
+    trajectory = without_generators(trajectory, idle)
     case = Case(
         run=stopped.resumed.name,
         step=step,
@@ -116,6 +122,7 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
         raised_step=_raised_step(right, stopped),
         whole=noise.first is None,
         seeded=noise.first is None or noise.only_numeric,
+        idle_generators=idle,
         course=_course(crew, stopped, placed),
         interruption=_interruption(stopped, placed),
         commands=True,

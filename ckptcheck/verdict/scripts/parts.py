@@ -14,9 +14,6 @@ from ckptcheck.verdict.parts import crossed
 from ckptcheck.verdict.scripts.interrupting import signal_name
 from ckptcheck.verdict.scripts.placing import Placed, last_step
 
-WHY_NO_VALUES: Final = (
-    "the runs of commands are recorded by digests and norms: how far tensors are apart is not measured"
-)
 UNSEEN: Final = frozenset({
     "the end of an epoch", "a resume in the middle of an accumulation window", "a second resume in a row",
     "a second save", "a step without an update",

@@ -33,12 +33,16 @@ class Placed:
         return self.alignment.by == "start" or (self.by_content and self.alignment.step == 0)
 
 
-def place(source: Trace, resumed: Trace, expected: int) -> Placed:
+def place(source: Trace, resumed: Trace, expected: int, reference: Trace | None = None) -> Placed:
     """Place a resumed trace by its content; `expected` is k where content does not say.
 
-    Counters alone are no place: a counter that was lost is what shall be found.
+    Counters alone are no place: a counter that was lost is what shall be found. A source that was killed may lack the
+    step that it saved last: then the `reference`, which made the same steps, is asked.
     """
     alignment = align(source, resumed, expected)
+    if alignment.by != "content" and reference is not None and reference is not source:
+        other = align(reference, resumed, expected)
+        alignment = other if other.by == "content" else alignment
     step = alignment.step if alignment.by == "content" and alignment.step > 0 else expected
     return Placed(step, alignment, resumed.shifted(step))
 

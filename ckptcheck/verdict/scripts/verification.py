@@ -1,12 +1,13 @@
 """The resume experiment on commands, from its settings to its result."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.errors import RunFailedError, UsageError
 from ckptcheck.experiment.commands.plan import CommandExperiment, CommandSettings
 from ckptcheck.experiment.commands.recorded import Recorded
+from ckptcheck.experiment.commands.second_pass import Measure, measured_ranks
 from ckptcheck.experiment.noise import Noise
 from ckptcheck.finding import Compared, Finding, Json, NotJudged, Result
 from ckptcheck.progress import Progress
@@ -15,12 +16,12 @@ from ckptcheck.rules.runs.judge import Judgement, judge
 from ckptcheck.verdict.asking import Question
 from ckptcheck.verdict.cases import held_contracts
 from ckptcheck.verdict.loads_seen import loads_seen
-from ckptcheck.verdict.parts import first_magnitudes, trajectory_rows
+from ckptcheck.verdict.parts import first_magnitudes
 from ckptcheck.verdict.scripts.cases import Stopped, case_of
 from ckptcheck.verdict.scripts.interrupting import check_interrupted, interruption_of
+from ckptcheck.verdict.scripts.measuring import apart, left_open, rows_of, why_open, with_measure
 from ckptcheck.verdict.scripts.noise import floor_of
 from ckptcheck.verdict.scripts.parts import (
-    WHY_NO_VALUES,
     crossed_part,
     facts,
     name_of,
@@ -49,7 +50,8 @@ def verification(settings: CommandSettings, question: Question, progress: Progre
     """
     with CommandExperiment(settings, progress) as experiment, ExitStack() as opened:
         whole = {one.name: one for one in experiment.whole(repeats=0 if question.quick else question.repeats)}
-        source, stopped = _stop_and_resume(experiment, whole)
+        measures = not question.quick or question.policy.tolerant
+        source, stopped = _stop_and_resume(experiment, whole, measures)
         ranks = _judged_ranks(whole, source, stopped, question, opened)
         if len(whole) == 1 and not all(one.case.goes_on_exactly for one in ranks):
             # Only an equal run can tell whether what differs is chance.
@@ -58,10 +60,25 @@ def verification(settings: CommandSettings, question: Question, progress: Progre
             ranks = _judged_ranks(whole, source, stopped, question, opened)
         made = _Made(experiment, question, whole, source, stopped, ranks)
         made.refuse()
-        return made.result()
+        return (_measured(made) if measures else made).result()
 
 
-def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded]) -> tuple[Recorded, Stopped]:
+def _measured(made: "_Made") -> "_Made":
+    """The same with the exact differences, where anything differs: both runs are then made once more."""
+    if all(one.case.goes_on_exactly for one in made.ranks) or not any(one.placed for one in made.ranks):
+        return made
+    policy = made.question.policy
+    differing = [apart(one.crew.rank, one.case, one.crew.reference) for one in made.ranks]
+    measures, runs = measured_ranks(made.experiment, differing, rtol=policy.rtol, atol=policy.atol)
+    ranks = [
+        replace(one, case=with_measure(one.case, measure, policy), measure=measure,
+                left_open=left_open(one.case, measure, policy))
+        for one, measure in zip(made.ranks, measures, strict=True)
+    ]  # fmt: skip
+    return replace(made, ranks=ranks, again=runs)
+
+
+def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded], keep: bool) -> tuple[Recorded, Stopped]:
     """Make the run that is stopped, where no copy of a whole one serves, and the one that is resumed from it."""
     reference, settings = next(iter(whole.values())), experiment.settings
     interrupt = settings.interrupt
@@ -70,7 +87,8 @@ def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded]) 
         found, saved = experiment.found(), experiment.saved()
         newest = found.step if found is not None else None
         named = name_of(found, source)
-        return source, Stopped(experiment.resume_step, newest, saved, reference, experiment.resumed(), checkpoint=named)
+        resumed = experiment.resumed(keep=keep)
+        return source, Stopped(experiment.resume_step, newest, saved, reference, resumed, checkpoint=named)
     source = experiment.interrupted()
     check_interrupted(source, reference, interrupt)
     found = experiment.found()
@@ -79,19 +97,24 @@ def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded]) 
     if found is None and "{ckpt}" in settings.resume:
         resumed = Recorded("resumed", (), "ended", 0)  # there is nothing that it could be given
     else:
-        resumed = experiment.resumed()
+        resumed = experiment.resumed(keep=keep)
     left = interruption_of(source, interrupt, kept)
     return source, Stopped(interrupt[1], None, frozenset(), reference, resumed, left, name_of(found, source))
 
 
 @dataclass(frozen=True, slots=True)
 class _Rank:
-    """One rank of the experiment: its traces, what they make a case of, and how far equal runs agree."""
+    """One rank of the experiment: its traces, what they make a case of, and how far equal runs agree.
+
+    `measure` is None where nothing was measured; `left_open` are steps that were not held against a tolerance.
+    """
 
     crew: Crew
     case: Case
     placed: Placed | None
     noise: Noise
+    measure: Measure | None = None
+    left_open: frozenset[int] = frozenset()
 
 
 def _judged_ranks(
@@ -117,6 +140,8 @@ class _Made:
     source: Recorded
     stopped: Stopped
     ranks: list[_Rank]
+    again: list[Recorded] = field(default_factory=list)
+    """Runs that were made once more, to measure."""
 
     def refuse(self) -> None:
         """Raise RunFailedError where nothing explains a death, UsageError for a contract that nothing is under."""
@@ -170,6 +195,7 @@ class _Made:
             reasons.append(("CK611", "no repeat was made (--quick)"))
         if self.stopped.interruption is None:
             reasons.append(("CK615", "no run was interrupted by a signal (--interrupt)"))
+        reasons += [("CK607", why_open(one.left_open)) for one in self.ranks if one.left_open]
         reasons += [("CK601", f"rank {one.crew.rank}: {_why_no_load(self.experiment.settings)}")
                     for one in self.ranks if one.placed is not None and one.case.load is None]  # fmt: skip
         return reasons
@@ -202,11 +228,11 @@ class _Made:
         """Every run that was made, in order."""
         runs = {one.name: one for one in (*self.whole.values(), self.source)}
         made = [self.stopped.resumed] if self.stopped.resumed.words else []
-        return [*runs.values(), *made]
+        return [*runs.values(), *made, *self.again]
 
     def _rows(self) -> list[Json]:
         """The trajectory of every rank; that of the rank which differs first comes first."""
-        each = [(one.crew.rank, trajectory_rows(one.case, WHY_NO_VALUES)) for one in self.ranks]
+        each = [(one.crew.rank, rows_of(one.case, one.measure)) for one in self.ranks]
         if len(each) == 1:
             return each[0][1]
         each.sort(key=lambda one: time_of(one[1]))
