@@ -3,6 +3,7 @@
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +14,20 @@ import pytest
 from ckptcheck import finding
 from ckptcheck.rules.table import BY_CODE
 
-MISTAKE = 'optimizer.load_state_dict(state["optimizer"])'
-"""The line without which the README's target fails."""
-RESULTS = {
-    "result: pass": ("verify my_run.py", 0),
-    "result: fail": ("verify my_run.py", 1),
-    "result: target": ("check ckpt --target my_run.py", 1),
+SOURCES = {
+    "target": ("my_run.py", 'optimizer.load_state_dict(state["optimizer"])'),
+    "script": ("train.py", 'torch.set_rng_state(state["rng"])'),
 }
-"""Command line and exit code of what is shown of the README's target; those that fail are without that line."""
+"""The README's own programs: the file that each is written to, and the line without which it fails."""
+SCRIPT = 'verify --run "python train.py {dir}" --resume "python train.py {dir} {ckpt}"'
+RESULTS = {
+    "result: script": ("script", SCRIPT, 0),
+    "result: script without generators": ("script", SCRIPT, 1),
+    "result: pass": ("target", "verify my_run.py", 0),
+    "result: fail": ("target", "verify my_run.py", 1),
+    "result: target": ("target", "check ckpt --target my_run.py", 1),
+}
+"""Program, command line and exit code of what is shown of it; those that fail are without that line."""
 PREPARED = {"result: target": "save my_run.py --steps 10 -o ckpt"}
 """What is run before."""
 CHECKPOINTS = "fixtures/checkpoints/04_hf_trainer"
@@ -30,6 +37,8 @@ SHOWN = {
     "shown: diff": (1, f"diff {CHECKPOINTS}/checkpoint-2 {CHECKPOINTS}/checkpoint-4 --top 1"),
 }
 """Exit code and command line of what is shown of kept checkpoints."""
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+"""`python` in a command is the one that runs the tests."""
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -58,11 +67,12 @@ def rules() -> str:
 
 
 def result(marker: str, place: Path) -> str:
-    """Return what the tool says of the README's target, with or without its mistake."""
-    lines = block("target").splitlines(keepends=True)
-    command, code = RESULTS[marker]
-    kept = [line for line in lines if code == 0 or MISTAKE not in line]
-    (place / "my_run.py").write_text("".join(kept), encoding="utf-8")
+    """Return what the tool says of one of the README's programs, with or without its mistake."""
+    source, command, code = RESULTS[marker]
+    name, needed = SOURCES[source]
+    lines = block(source).splitlines(keepends=True)
+    kept = [line for line in lines if code == 0 or needed not in line]
+    (place / name).write_text("".join(kept), encoding="utf-8")
     if marker in PREPARED:
         console(PREPARED[marker], place, 0)
     return console(command, place, code)
@@ -77,9 +87,9 @@ def shown(marker: str) -> str:
 def console(command: str, place: Path, code: int) -> str:
     """Return a command and what it prints, as the README shows it; it must exit with `code`."""
     done = subprocess.run(
-        [sys.executable, "-m", "ckptcheck", *command.split()],
+        [sys.executable, "-m", "ckptcheck", *shlex.split(command)],
         cwd=place,
-        env=os.environ | {"COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
+        env=os.environ | {"COLUMNS": "100", "PYTHONIOENCODING": "utf-8", "PATH": PATH},
         capture_output=True,
         text=True,
         timeout=300,
@@ -125,9 +135,15 @@ def test_the_rules_are_those_of_the_table():
     assert between("rules") == rules(), "renew: python -m tests.test_readme"
 
 
-def test_the_target_has_the_line_that_the_readme_leaves_out():
-    assert block("target").count(MISTAKE) == 1
-    assert f"`{MISTAKE}`" in README
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_program_has_the_line_that_the_readme_leaves_out(source):
+    _, needed = SOURCES[source]
+    assert block(source).count(needed) == 1
+    assert f"`{needed}`" in README
+
+
+def test_the_script_of_the_readme_has_nothing_of_ours():
+    assert "ckptcheck" not in block("script")
 
 
 @pytest.mark.parametrize("marker", RESULTS)
@@ -156,15 +172,20 @@ def test_the_target_of_the_readme_trains(tmp_path):
     assert torch.isfinite(run.step(2))
 
 
+def before_dashes(words: str) -> list[str]:
+    """Return the words of a command line up to what it starts itself."""
+    return shlex.split(words.partition(" -- ")[0])
+
+
 def test_every_line_with_the_command_is_understood():
     from click.testing import CliRunner
 
     from ckptcheck.cli.main import COMMANDS, door
 
-    lines = re.findall(r"^ckptcheck (\w+)([^#\n]*)", README, re.MULTILINE)
+    lines = re.findall(r"^ckptcheck (\w+)((?:[^#\n]|\\\n)*)", README, re.MULTILINE)
     assert {command for command, _ in lines} <= set(COMMANDS)
     for command, rest in lines:
-        outcome = CliRunner().invoke(door, [command, *rest.split(), "--help"])
+        outcome = CliRunner().invoke(door, [command, *before_dashes(rest), "--help"])
         assert outcome.exit_code == 0, outcome.output
 
 

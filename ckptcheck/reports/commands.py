@@ -1,11 +1,15 @@
 """What a result of verify on commands says of them: which were run, from which checkpoint, what was put offline."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from ckptcheck.finding import Json, Result
 from ckptcheck.reports import words
 from ckptcheck.reports.distances import Entry, entries_of
 from ckptcheck.reports.sheet import Sheet
+
+_NOTES: Final = 3
+"""Sentences on what was not seen that are shown unless all are wanted."""
 
 
 def commands(sheet: Sheet, result: Result, full: bool) -> None:
@@ -33,11 +37,24 @@ def commands(sheet: Sheet, result: Result, full: bool) -> None:
             seen.append(why)
     if not rows:
         sheet.row("Resumed", f"{stopped}: it made no step")
-    offline = parts.get("offline")
-    if full and isinstance(offline, Mapping) and offline:
-        sheet.row("Set", ", ".join(f"{name}={words.scalar(value)}" for name, value in offline.items()), style="dim")
+    chosen = parts.get("set")
+    if full and isinstance(chosen, Mapping) and chosen:
+        sheet.row("Set", ", ".join(f"{name}={words.scalar(value)}" for name, value in chosen.items()), style="dim")
     elif not parts.get("online"):
         sheet.row("Offline", "experiment trackers and hubs (-v names the variables, --online leaves them)", style="dim")
+
+
+def not_seen(sheet: Sheet, result: Result, full: bool) -> None:
+    """Say what the recorder could not see of the scripts."""
+    rows = entries_of(result, "notes")
+    shown = rows if full else rows[:_NOTES]
+    for place, row in enumerate(shown):
+        sheet.row("" if place else "Not seen", words.scalar(row.get("note")))
+        if full:
+            runs, ranks = row.get("runs"), row.get("ranks")
+            sheet.row("", f"run {words.scalar(runs)}, rank {words.scalar(ranks)}", style="dim", deeper=True)
+    if rows[len(shown) :]:
+        sheet.row("", f"and {len(rows) - len(shown)} more (-v shows all)", style="dim")
 
 
 def _placed(sheet: Sheet, rows: Sequence[Entry]) -> None:
@@ -51,4 +68,4 @@ def _stopped(parts: Mapping[str, Json]) -> str:
     steps = parts.get("resume_at")
     step = words.scalar(steps[0]) if isinstance(steps, list) and steps else "?"
     signal = parts.get("interrupt")
-    return f"after {words.scalar(signal)}" if signal else f"after step {step}"
+    return f"stopped by {words.scalar(signal)}" if signal else f"after step {step}"

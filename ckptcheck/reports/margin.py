@@ -9,7 +9,7 @@ from ckptcheck.reports.distances import entries_of
 from ckptcheck.reports.sheet import Sheet
 
 _WITHOUT_COMPARISON: Final = frozenset({"save", "resume"})
-_TOLD_ELSEWHERE: Final = frozenset({"trajectory", "crossed", "runs", "magnitudes"})
+_TOLD_ELSEWHERE: Final = frozenset({"trajectory", "crossed", "runs", "magnitudes", "notes", "set"})
 _OUTPUTS: Final = ("checkpoint", "step", "trace", "seconds")
 """What is shown of a command that compares nothing unless all is wanted."""
 _LABELS: Final = {"step": "After step"}
@@ -52,7 +52,9 @@ def runs(sheet: Sheet, result: Result, full: bool) -> None:
 def _in_short(name: str, run: Mapping[str, Json]) -> str:
     seconds, status = run.get("seconds"), run.get("status", "ended")
     took = f" {seconds:.1f} s" if isinstance(seconds, (int, float)) else ""
-    return f"{name}{took}" + ("" if status == "ended" else f" ({words.scalar(status)})")
+    code = run.get("exit_code")
+    how = f"exit code {words.scalar(code)}" if status == "failed" and code else words.scalar(status)
+    return f"{name}{took}" + ("" if status in ("ended", "stopped") else f" ({how})")
 
 
 def crossed(sheet: Sheet, result: Result) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from ckptcheck.finding import Result, Verdict
 from ckptcheck.reports import checked, contents, differences, distances, recorded, words
-from ckptcheck.reports.commands import commands
+from ckptcheck.reports.commands import commands, not_seen
 from ckptcheck.reports.findings import other_findings, without_effect
 from ckptcheck.reports.headlines import headline
 from ckptcheck.reports.margin import compared, crossed, environment, not_judged, runs, settings
@@ -56,6 +56,7 @@ def _trajectory(sheet: Sheet, result: Result, page: Page) -> None:
     compared(sheet, result)
     runs(sheet, result, full)
     crossed(sheet, result)
+    not_seen(sheet, result, full)
     without_effect(sheet, result, full)
     not_judged(sheet, result, full)
     settings(sheet, result, full)

@@ -125,10 +125,18 @@ class TraceWriter:
             if clean:
                 self.set_header({"ended": "clean"})
             with self._trouble():
-                self._base.execute("PRAGMA journal_mode = DELETE")
+                self._fold_in()
         finally:
             with self._trouble():
                 self._base.close()
+
+    def _fold_in(self) -> None:
+        try:
+            self._base.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            # Somebody reads the trace, and so keeps the log in its place: the trace is whole with it.
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:

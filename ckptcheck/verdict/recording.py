@@ -116,7 +116,7 @@ def _run(order: RecordOrder, scratch: Path, meeting: Meeting) -> Recorded:
 
 def _result(order: RecordOrder, run: Recorded, meeting: Meeting) -> Result:
     error = run.error or _nothing_recorded(run, meeting)
-    findings, not_judged = _seen(order, run.traces) if not error else ((), ())
+    findings, not_judged = _seen(order, run.traces)
     steps = [len(one.steps) for one in run.traces]
     part: dict[str, Json] = {
         "command": list(run.words),
@@ -143,6 +143,9 @@ def _nothing_recorded(run: Recorded, meeting: Meeting) -> str:
     reason = why_nothing(run, meeting)
     if not reason:
         return ""
+    raised = next((str(one.header["raised"]) for one in run.traces if one.header.get("raised")), "")
+    if raised:
+        return f"no step was recorded: {Path(run.words[0]).name} raised {raised} before its first update"
     noted = f" ({run.notes[0]})" if run.notes else ""
     return f"nothing was recorded: {Path(run.words[0]).name} {reason}{noted}"
 
@@ -175,6 +178,7 @@ def _process(trace: Trace) -> dict[str, Json]:
         "last_step": steps[-1] if steps else 0,
         "ended": trace.ended,
         "cost_s": header.get("recording_s"),
+        "raised": header.get("raised"),
     }
 
 

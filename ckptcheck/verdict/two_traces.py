@@ -17,6 +17,7 @@ from ckptcheck.rules.runs.judge import Judgement, judge
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.state.training_state import TrainingState
 from ckptcheck.trace.items import BUILT, LOAD, SAVED
+from ckptcheck.trace.moved import moved_items, with_the_moved
 from ckptcheck.trace.reading import Trace, open_traces
 from ckptcheck.trace.states import replaced_by_load, state_after_step, state_at, without_silence
 from ckptcheck.verdict.asking import Policy
@@ -113,7 +114,11 @@ def _load(left: Trace, right: Trace) -> tuple[StateDiff | None, int | None]:
     if (loaded, SAVED) in left.moments:
         return compare_states(state_at(left, loaded, SAVED), live), loaded
     after = state_after_step(left, loaded)
-    return (compare_states(without_silence(after, live), live), loaded) if after is not None else (None, None)
+    if after is None:
+        return None, None
+    live = with_the_moved(live, after, moved_items(right))
+    after = with_the_moved(after, live, moved_items(left))
+    return compare_states(without_silence(after, live), live), loaded
 
 
 def _built(pair: PlacedPair, step: int | None) -> TrainingState | None:

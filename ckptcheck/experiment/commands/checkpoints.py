@@ -5,17 +5,21 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from ckptcheck.conventions.explaining import explain
 from ckptcheck.errors import CheckpointError
 from ckptcheck.readers.folders import folder_files as names
 from ckptcheck.readers.folders.run_folder import RunFolder
 from ckptcheck.readers.json_file import JsonFile
 from ckptcheck.readers.pickle.bare_pickle import BarePickle
 from ckptcheck.readers.reader import HEAD_BYTES, Head
-from ckptcheck.readers.reading import list_folder
+from ckptcheck.readers.reading import list_folder, read_raw
 from ckptcheck.readers.source import FilePool
 from ckptcheck.readers.table import FILE_READERS
 
 _TENSOR_READERS: Final = tuple(one for one in FILE_READERS if not isinstance(one, JsonFile | BarePickle))
+
+EVERYTHING: Final = 2
+"""Weights and optimizer state: the parts of a checkpoint by which files are told from each other."""
 
 
 def checkpoint_in(folder: Path, changed: Collection[str], older: Collection[str] = ()) -> Path | None:
@@ -23,14 +27,18 @@ def checkpoint_in(folder: Path, changed: Collection[str], older: Collection[str]
 
     `older` are paths of what was there before, and may be of this step all the same where they stand in both. A folder
     is a checkpoint where nothing in it is older, and several files, its name or a description of its
-    kind say that it is one; else each file is one. Of several the one with the most bytes is taken, for it holds more
-    than the weights; of equals the outermost, then the newest. None where nothing that was written holds tensors.
+    kind say that it is one; else each file is one. Of several, what holds weights and optimizer state goes before what
+    holds one of them, and that before generators and data; then the one with the most bytes is taken, of equals the
+    outermost, then the newest. None where nothing that was written holds tensors.
     """
     written = [PurePosixPath(one) for one in changed if holds_tensors(folder / one)]
     left_over = frozenset(map(PurePosixPath, older)).difference(written)
     found = {_whole(folder, one, left_over) for one in written}
+    parts = {one: _parts_held(folder / one) if len(found) > 1 else 0 for one in found}
     sizes = {one: _nbytes(folder / one) for one in found}
-    ranked = sorted(found, key=lambda one: (-sizes[one], len(one.parts), -_written_s(folder / one), str(one)))
+    ranked = sorted(
+        found, key=lambda one: (-parts[one], -sizes[one], len(one.parts), -_written_s(folder / one), str(one))
+    )
     return folder / ranked[0] if ranked else None
 
 
@@ -51,6 +59,17 @@ def holds_tensors(path: Path) -> bool:
         return False  # it went away meanwhile, or cannot be read: nothing that a resume could use
     finally:
         pool.close()
+
+
+def _parts_held(path: Path) -> int:
+    """How many of weights and optimizer state something holds; a folder that is one checkpoint holds all there is."""
+    if path.is_dir():
+        return EVERYTHING
+    try:
+        state = explain(read_raw(path)).state
+    except CheckpointError:
+        return 0
+    return bool(state.parameters) + any(one.state for one in state.optimizers)
 
 
 def _whole(folder: Path, file: PurePosixPath, older: frozenset[PurePosixPath]) -> PurePosixPath:
@@ -76,7 +95,9 @@ def _is_checkpoint(folder: Path, around: PurePosixPath, older: frozenset[PurePos
         return False
     if around.parts and names.NUMBERED.fullmatch(around.name):
         return len(listing.files) > 1
-    return sum(map(names.is_weights, top)) > 1
+    held = [_parts_held(place / one) for one in top if names.is_weights(one)]
+    # A file that holds all there is stands for itself beside one with generators, and so do two in the output folder.
+    return len(held) > 1 and (EVERYTHING not in held or (bool(around.parts) and min(held) == EVERYTHING))
 
 
 def _nbytes(path: Path) -> int:

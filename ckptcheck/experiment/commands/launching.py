@@ -12,7 +12,7 @@ from typing import Final
 from ckptcheck.errors import RunFailedError, TraceError
 from ckptcheck.experiment.commands import processes
 from ckptcheck.experiment.commands.meeting import Meeting, Steered
-from ckptcheck.experiment.commands.recorded import Recorded
+from ckptcheck.experiment.commands.recorded import Recorded, not_seen
 from ckptcheck.experiment.process import last_lines
 from ckptcheck.progress import Progress
 from ckptcheck.trace.file import Trace, open_traces
@@ -203,9 +203,7 @@ def with_traces(run: Recorded, folder: Path) -> Recorded:
             notes.append(str(error))
     traces.sort(key=lambda one: (one.header.get("rank", 0), one.path.name))
     for trace in traces:
-        rank = trace.header.get("rank", 0)
-        said = [trace.header["broken"]] if trace.header.get("broken") else []
-        notes += [f"rank {rank}: {one}" for one in [*said, *trace.header.get("notes", ())]]
+        notes += [f"rank {trace.header.get('rank', 0)}: {one}" for one in not_seen(trace)]
     return replace(run, traces=tuple(traces), notes=tuple(notes))
 
 

@@ -39,3 +39,16 @@ class Recorded:
     def last_step(self) -> int:
         """The last step that any of its processes told of; 0 where none made one."""
         return max((step for trace in self.traces for step, _ in trace.moments), default=0)
+
+
+def not_seen(trace: Trace) -> list[str]:
+    """What a process says of its recording, in sentences: that it broke off, and what of the script was not seen."""
+    header = trace.header
+    said = [f"The recorder failed: {header['broken']}."] if header.get("broken") else []
+    said += [str(one) for one in header.get("notes") or ()]
+    moved = [str(item[1]) for item in header.get("moved") or ()]
+    if moved:
+        count = "1 tensor" if len(moved) == 1 else f"{len(moved)} tensors"
+        said.append(f"{count} changed between two updates, and are left out of the steps in which they did: {moved[0]}"
+                    f"{' for one' if moved[1:] else ''}.")  # fmt: skip
+    return said

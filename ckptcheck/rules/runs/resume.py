@@ -188,17 +188,19 @@ def data_diverged(case: Case) -> Iterator[Evidence]:
         idle = [name for name, since in case.idle_generators.items() if since <= first.step]
         if inputs and idle:
             numbers["generators"] = kept(idle)
-            message += _drawn_before(case, idle, seen is not None)
+            message += _drawn_before(idle, seen)
             fix += (
                 "; an order of samples that is drawn once an epoch needs the generator as it was when the epoch began"
             )
         yield Evidence(message, place_of(first), numbers, fix)
 
 
-def _drawn_before(case: Case, idle: list[str], repeats: bool) -> str:
+def _drawn_before(idle: list[str], seen: int | None) -> str:
     """For a sentence on other data: generators that differ too, and why they are not the cause."""
-    why = "and this batch is an old one" if repeats else "and the uninterrupted run draws nothing for this batch"
-    return f"; {generators(idle)} {differ(idle)} too (CK603), {why}: the place in the data is what was lost"
+    why = f"but {'is' if len(idle) == 1 else 'are'} not where step {seen} of the uninterrupted run began"
+    if seen is None:
+        why = "but the uninterrupted run draws nothing from there for this batch"
+    return f"; {generators(idle)} {differ(idle)} too (CK603), {why}: the place in the data was lost"
 
 
 @rule("CK605", "buffers-diverged", Severity.ERROR, "load")

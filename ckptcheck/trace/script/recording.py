@@ -118,10 +118,7 @@ class Recording:
             self._taking.background.wait_all()
             if self._steps.stands_inside(optimizer) or sampling.was_skipped(optimizer):
                 return
-            if self._steps.opens(optimizer):
-                self._commit()
-                self._wait_for_signal()
-            if self._over:
+            if self._steps.opens(optimizer) and not self._goes_on():
                 return
             self._steps.count(optimizer)
             self._write_load()
@@ -227,6 +224,12 @@ class Recording:
         if self._rendezvous.signals_after(step) and (self._steps.looks_complete or step == 1):
             self._commit()
             self._wait_for_signal()
+
+    def _goes_on(self) -> bool:
+        """A new step begins: whether it is to be recorded."""
+        self._commit()
+        self._wait_for_signal()
+        return not self._over
 
     def _wait_for_signal(self) -> None:
         with self._clock.rests():

@@ -32,9 +32,9 @@ def listen() -> Callable[[], None]:
     return stop
 
 
-def _print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
     strip(error)
-    sys.__excepthook__(kind, error, error.__traceback__ if isinstance(error, BaseException) else trace)
+    sys.__excepthook__(kind, error, error.__traceback__)
 
 
 def _undo_print() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ckptcheck.experiment.commands.finding import Found
 from ckptcheck.experiment.commands.plan import CommandSettings
-from ckptcheck.experiment.commands.recorded import Recorded
+from ckptcheck.experiment.commands.recorded import Recorded, not_seen
 from ckptcheck.finding import Json
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.trace.file import Trace
@@ -85,6 +85,18 @@ def run_rows(runs: Iterable[Recorded]) -> list[Json]:
     ]
 
 
+def notes_part(runs: Iterable[Recorded]) -> list[Json]:
+    """What the processes say of their recording: a row for each sentence, with the runs and ranks that say it."""
+    found: dict[str, tuple[dict[str, None], dict[int, None]]] = {}
+    for run in runs:
+        for trace in run.traces:
+            for sentence in not_seen(trace):
+                names, ranks = found.setdefault(sentence, ({}, {}))
+                names[run.name] = None
+                ranks[int(trace.header.get("rank", 0))] = None
+    return [{"note": one, "runs": [*names], "ranks": [*sorted(ranks)]} for one, (names, ranks) in found.items()]
+
+
 def _cost(trace: Trace) -> float:
     cost = trace.header.get("recording_s", 0.0)
     return float(cost) if isinstance(cost, int | float) else 0.0
@@ -99,4 +111,6 @@ def crossed_part(reference: Trace, step: int, last: int) -> dict[str, Json]:
 def facts(header: Mapping[str, Any]) -> dict[str, Json]:
     """The environment of a recorded process."""
     names = ("python", "torch", "platform", "device", "device_name", "cuda", "flags", "numpy", "digest", "world_size")
-    return {name: header[name] for name in names if name in header}
+    flags = header.get("flags")
+    threads = {"threads": flags["num_threads"]} if isinstance(flags, Mapping) and "num_threads" in flags else {}
+    return {name: header[name] for name in names if name in header} | threads

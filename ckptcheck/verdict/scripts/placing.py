@@ -8,6 +8,7 @@ from ckptcheck.comparison.states import StateDiff, compare_states
 from ckptcheck.state.training_state import TrainingState
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, STEP
+from ckptcheck.trace.moved import moved_items, with_the_moved
 from ckptcheck.trace.states import state_after_step, state_at, without_silence
 
 
@@ -60,6 +61,8 @@ def load_of(left: Trace, right: Trace, step: int) -> StateDiff | None:
     live = state_at(right, step, LOAD)
     sizes = [trace.header.get("world_size") for trace in (left, right)]
     named = [{"world_size": size} if isinstance(size, int) else {} for size in sizes]
+    live = with_the_moved(live, after, moved_items(right))
+    after = with_the_moved(after, live, moved_items(left))
     before = without_silence(replace(after, flags={**after.flags, **named[0]}), live)
     return compare_states(before, replace(live, flags={**live.flags, **named[1]}))
 

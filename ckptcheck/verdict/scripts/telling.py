@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ckptcheck.finding import Finding, Place, Severity
+from ckptcheck.finding import Cause, Finding, Place, Severity
 from ckptcheck.rules.runs.judge import Judgement
 from ckptcheck.rules.runs.table import CAUSES, ROOTS
 from ckptcheck.state.stages import STAGE_ORDER
@@ -67,6 +67,19 @@ def with_loads(judged: Judgement, seen: Iterable[Finding], goes_on: bool) -> Jud
             known.add((one.code, one.where.parameter))
             fresh.append(_mild(one) if goes_on else one)
     return replace(judged, findings=(*judged.findings, *fresh))
+
+
+def with_cause_of_raise(judged: Judgement, raised: str | None) -> Judgement:
+    """A judgement of a run that raised, and of which nothing explains why, with what was seen of its load as the cause."""
+    if raised is None or judged.cause is None or judged.cause.code != "CK610":
+        return judged
+    faults = [one for one in judged.findings if one.severity is Severity.ERROR and one.code in CAUSES[:-1]]
+    if not faults:
+        return judged
+    worst = min(faults, key=lambda one: CAUSES.index(one.code))
+    told = replace(worst, evidence={**worst.evidence, "raised": raised})
+    rest = [one for one in judged.findings if one is not worst and one.code != "CK610"]
+    return replace(judged, findings=(told, *rest), cause=Cause(told.code, "certain"), place=told.where)
 
 
 def _mild(one: Finding) -> Finding:

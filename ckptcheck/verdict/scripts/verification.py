@@ -25,6 +25,7 @@ from ckptcheck.verdict.scripts.parts import (
     crossed_part,
     facts,
     name_of,
+    notes_part,
     placing_part,
     run_rows,
     settings_part,
@@ -32,7 +33,7 @@ from ckptcheck.verdict.scripts.parts import (
 )
 from ckptcheck.verdict.scripts.placing import Placed, last_step
 from ckptcheck.verdict.scripts.ranks import Crew, crews
-from ckptcheck.verdict.scripts.telling import joined, of_rank, with_loads
+from ckptcheck.verdict.scripts.telling import joined, of_rank, with_cause_of_raise, with_loads
 from ckptcheck.verdict.summary import Summary
 
 NOT_FOR_COMMANDS = (
@@ -176,7 +177,8 @@ class _Made:
         whole = Case("reference", 0, noise=rank.noise.first, trajectory=_nothing(), saving=(), commands=True)
         judged = [judge(one, question.select, question.ignore) for one in (whole, *self._contracts(rank)[0])]
         own = judge(rank.case, question.select, question.ignore)
-        return [*judged, with_loads(own, self._loads(rank)[0], rank.case.goes_on_exactly)]
+        own = with_loads(own, self._loads(rank)[0], rank.case.goes_on_exactly)
+        return [*judged, with_cause_of_raise(own, rank.case.raised)]
 
     def _loads(self, rank: _Rank) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
         if rank.placed is None:
@@ -201,7 +203,8 @@ class _Made:
         return reasons
 
     def _environment(self) -> dict[str, Json]:
-        return facts(self.ranks[0].crew.reference.header) if self.ranks else {}
+        header = self.ranks[0].crew.reference.header
+        return {**facts(header), "offline": not self.experiment.settings.online}
 
     def _parts(self) -> dict[str, Json]:
         policy = self.question.policy
@@ -213,7 +216,7 @@ class _Made:
             "checkpoint": self.stopped.checkpoint,
             "resume_at": [self.stopped.after],
             "resumed_from": self.experiment.source,
-            "offline": dict(self.experiment.environment),
+            "set": dict(self.experiment.environment),
             "policy": {"name": policy.name, "rtol": policy.rtol, "atol": policy.atol},
             "ranks": len(self.ranks),
             "alignment": placing_part([(one.crew.rank, one.placed) for one in self.ranks]),
@@ -222,6 +225,7 @@ class _Made:
             "magnitudes": first_magnitudes(rows),
             "crossed": crossed_part(reference, step, last_step(reference)),
             "runs": run_rows(self._runs()),
+            "notes": notes_part([*self.whole.values(), self.source, self.stopped.resumed]),
         }
 
     def _runs(self) -> list[Recorded]:

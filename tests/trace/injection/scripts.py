@@ -8,15 +8,16 @@ LOOP = """
 import sys
 import torch
 
-def train(seed=0, steps=3):
+def train(seed=0, *loaders):
     torch.manual_seed(seed)
     model = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = model(torch.randn(3, 4)).square().mean()
-        loss.backward()
-        optimizer.step()
+    for batches in loaders or [(torch.randn(3, 4) for _ in range(3))]:
+        for batch in batches:
+            optimizer.zero_grad()
+            loss = model(batch).square().mean()
+            loss.backward()
+            optimizer.step()
     print("loss", loss.item(), flush=True)
 
 def main():
@@ -34,6 +35,9 @@ import torch, loop
 def idle(number):
     (torch.nn.Linear(2, 1)(torch.ones(1, 2)).sum()).backward()  # a gradient, and no update
 
+def loaded(method, data):
+    return torch.utils.data.DataLoader(data, batch_size=2, num_workers=1, multiprocessing_context=method)
+
 if __name__ == "__main__":
     for method, target, seed in (
         ("fork", loop.train, 1), ("fork", loop.train, 2), ("fork", idle, 0), ("spawn", loop.train, 3),
@@ -42,29 +46,8 @@ if __name__ == "__main__":
         one.start()
         one.join()
         assert one.exitcode == 0
-"""
-
-WORKERS = """
-import torch, loop
-
-class Data(torch.utils.data.Dataset):
-    def __len__(self):
-        return 6
-    def __getitem__(self, index):
-        return torch.full((4,), float(index))
-
-if __name__ == "__main__":
-    torch.manual_seed(0)
-    model = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for context in ("fork", "spawn"):
-        loader = torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=2, multiprocessing_context=context)
-        for batch in loader:
-            optimizer.zero_grad()
-            loss = model(batch).square().mean()
-            loss.backward()
-            optimizer.step()
-        print(context, loss.item())
+    rows = [torch.full((4,), float(number)) for number in range(6)]
+    loop.train(0, loaded("fork", rows[:4]), loaded("spawn", rows[4:]))
 """
 
 RANKS = """
@@ -112,6 +95,12 @@ except ImportError:
     print("no torch")
 """
 
+WAITS = """
+import sys
+print([type(one).__name__ for one in sys.meta_path], sys.path)
+"""
+"""Says whether something waits for torch."""
+
 BLOCKED = """
 from importlib.machinery import PathFinder
 
@@ -123,11 +112,11 @@ PathFinder.find_spec = lambda name, *rest: None if name in ("numpy", "xxhash") e
 def written(folder: Path) -> Path:
     """A folder with all of them: files, a package with a main, a console script, a shell script, two sitecustomize."""
     files = {
-        "plain.py": PLAIN, "loop.py": LOOP, "processes.py": PROCESSES, "workers.py": WORKERS, "ranks.py": RANKS,
+        "plain.py": PLAIN, "loop.py": LOOP, "processes.py": PROCESSES, "ranks.py": RANKS, "waits.py": WAITS,
         "without_torch.py": WITHOUT_TORCH, "blocked/sitecustomize.py": BLOCKED, "other/here.txt": "",
         "stranger.py": STRANGER,
         "mine/ckptcheck/__init__.py": "MINE = 1\n", "pkg/__init__.py": "", "pkg/__main__.py": PLAIN,
-        "all.sh": "python plain.py; python -m pkg; exec ./console", "console": CONSOLE,
+        "all.sh": "python stranger.py; python -m pkg; exec ./console", "console": CONSOLE,
     }  # fmt: skip
     for name, text in files.items():
         path = folder / name
