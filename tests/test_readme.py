@@ -6,6 +6,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -102,7 +103,8 @@ def console(command: str, place: Path, code: int) -> str:
 def without_numbers(text: str) -> list[str]:
     """Return the words, with times, versions and magnitudes left out: these belong to a machine."""
     kept = re.sub(r"^Environment.*(\n .*)*", "", text, flags=re.MULTILINE)
-    kept = re.sub(r"^Drift.*(\n .*)*|\(\d+(, \d+)*\)|, max ULP \d+", "", kept, flags=re.MULTILINE)
+    kept = re.sub(r"^Drift.*(\n .*)*|\(\d+(, \d+)*\)", "", kept, flags=re.MULTILINE)
+    kept = re.sub(r",\s+(max\s+ULP\s+\d+|\d+\s+sign\s+flips?)", "", kept)
     return re.sub(r"\d+\.\d+(e[-+]\d+)?", "#", kept).split()
 
 
@@ -146,10 +148,17 @@ def test_the_script_of_the_readme_has_nothing_of_ours():
     assert "ckptcheck" not in block("script")
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """What the tool says of the README's programs, by marker, as it comes: most of the time is that of starting."""
+    with ThreadPoolExecutor(2) as pool:
+        yield {one: pool.submit(result, one, tmp_path_factory.mktemp("readme")) for one in RESULTS}
+
+
 @pytest.mark.parametrize("marker", RESULTS)
-def test_the_results_of_the_readme_are_what_the_tool_says(marker, tmp_path):
-    told = without_numbers(between(marker))
-    assert without_numbers(result(marker, tmp_path)) == told, "renew: python -m tests.test_readme"
+def test_the_results_of_the_readme_are_what_the_tool_says(marker, results):
+    said = without_numbers(results[marker].result())
+    assert said == without_numbers(between(marker)), "renew: python -m tests.test_readme"
 
 
 @pytest.mark.parametrize("marker", SHOWN)
@@ -182,7 +191,7 @@ def test_every_line_with_the_command_is_understood():
 
     from ckptcheck.cli.main import COMMANDS, door
 
-    lines = re.findall(r"^ckptcheck (\w+)((?:[^#\n]|\\\n)*)", README, re.MULTILINE)
+    lines = re.findall(r"^ckptcheck (\w+)((?:\\\n|[^#\n])*)", README, re.MULTILINE)
     assert {command for command, _ in lines} <= set(COMMANDS)
     for command, rest in lines:
         outcome = CliRunner().invoke(door, [command, *before_dashes(rest), "--help"])

@@ -7,8 +7,8 @@ from json import loads
 
 from ckptcheck.comparison.groups import parse_groups
 from ckptcheck.config import MOVES
-from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, NONE, PRESENCE, STEP, Item, Sample
+from ckptcheck.trace.reading import Trace
 
 
 @dataclass(frozen=True, slots=True)

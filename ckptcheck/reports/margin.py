@@ -9,7 +9,9 @@ from ckptcheck.reports.distances import entries_of
 from ckptcheck.reports.sheet import Sheet
 
 _WITHOUT_COMPARISON: Final = frozenset({"save", "resume"})
-_TOLD_ELSEWHERE: Final = frozenset({"trajectory", "crossed", "runs", "magnitudes", "notes", "set"})
+_TOLD_ELSEWHERE: Final = frozenset({
+    "trajectory", "crossed", "runs", "magnitudes", "notes", "set", "run", "resume", "alignment",
+})  # fmt: skip
 _OUTPUTS: Final = ("checkpoint", "step", "trace", "seconds")
 """What is shown of a command that compares nothing unless all is wanted."""
 _LABELS: Final = {"step": "After step"}
@@ -45,7 +47,7 @@ def runs(sheet: Sheet, result: Result, full: bool) -> None:
             sheet.row("Runs", ", ".join(told))
         return
     for place, entry in enumerate(entries):
-        rest = (f"{key} {words.scalar(value)}" for key, value in entry.items() if key != "name")
+        rest = (f"{key} {words.scalar(value)}" for key, value in entry.items() if key != "name" and value != [])
         sheet.row("" if place else "Runs", ", ".join(rest), lead=f"{words.scalar(entry.get('name'))}: ")
 
 

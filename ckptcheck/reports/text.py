@@ -88,7 +88,8 @@ def _cause(sheet: Sheet, result: Result, full: bool) -> None:
         return
     sheet.row("", finding.message)
     if (raised := finding.evidence.get("raised")) and words.scalar(raised) not in finding.message:
-        sheet.row("", f"the resumed run then raised {words.scalar(raised)}")
+        did = "failed:" if "run" in result.parts else "raised"
+        sheet.row("", f"the resumed run then {did} {words.scalar(raised)}")
     if full and (said := words.evidence(finding)):
         sheet.row("", f"evidence: {said}", style="dim")
     if finding.fix:

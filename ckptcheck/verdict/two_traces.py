@@ -80,6 +80,9 @@ def _trajectory(pair: PlacedPair, places: tuple[Path, Path], policy: Policy) -> 
 
 
 def _hint(pair: PlacedPair) -> str:
+    raised = next((str(side.header["raised"]) for side in (pair.left, pair.right) if side.header.get("raised")), "")
+    if raised and not (pair.left.steps and pair.right.steps):
+        return f"; one script raised {raised} before its first update"
     every = max(int(side.header.get("every") or 1) for side in (pair.left, pair.right))
     return f"; one was recorded with --every {every}: record both with --every 1" if every > 1 else ""
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import click
 import pytest
 
+from ckptcheck.cli.main import COMMANDS as EVERY
 from ckptcheck.cli.verify import command
 from ckptcheck.reports.table import REPORTS
 from tests.cli.fakes import FakeVerbs
@@ -74,6 +75,15 @@ def test_the_help_of_verify_names_every_option_once_and_in_sections(ckptcheck):
     ] == []
 
 
+def test_the_help_of_verify_begins_with_both_ways_of_calling_it(ckptcheck):
+    ways = "Usage: ckptcheck verify --run CMD --resume CMD [OPTIONS]\n       ckptcheck verify TARGET [OPTIONS]\n"
+    assert ckptcheck("verify", "--help").output.startswith(ways)
+
+
+def test_the_help_lists_every_command_once(ckptcheck):
+    assert sorted(re.findall(r"^  ([a-z]+)  ", ckptcheck("--help").output, re.M)) == sorted(EVERY)
+
+
 def test_the_other_commands_hand_on_what_they_got(ckptcheck):
     verbs = FakeVerbs()
     options = ("--store", "--device", "cuda", "--digest", "linear_128")
@@ -128,6 +138,23 @@ WRONG = [
 @pytest.mark.parametrize(("line", "said"), WRONG)
 def test_a_wrong_command_line_is_one_line_on_stderr_and_exit_2(ckptcheck, line, said):
     assert_is_refused(ckptcheck, line, said)
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("verify", "python train.py"), "'python train.py' is a command and no TARGET: give it as --run, with --resume"),
+    (("record", "-o", "t", "--", "python train.py"), "'python train.py' is one word: give the command without quotes"),
+])  # fmt: skip
+def test_a_command_where_none_belongs_or_in_one_word_is_told_how_to_be_given(ckptcheck, words, said):
+    verbs = FakeVerbs()
+    outcome = ckptcheck(*words, verbs=verbs)
+    assert (outcome.exit_code, outcome.stderr.count("\n"), verbs.called) == (2, 1, {})
+    assert said in outcome.stderr
+
+
+def test_a_quiet_recording_still_says_why_there_is_none(ckptcheck, tmp_path):
+    outcome = ckptcheck("record", "-q", "-o", str(tmp_path / "t"), "--", "no-such-command")
+    assert outcome.exit_code == 127
+    assert "there is no command 'no-such-command'" in outcome.stderr
 
 
 def test_the_help_names_the_formats_there_are(ckptcheck):

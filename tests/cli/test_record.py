@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import runpy
 import select
 import shutil
 import signal
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from ckptcheck.trace.file import open_traces
 from ckptcheck.trace.script.orders import VARIABLE
@@ -90,13 +92,17 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_started(tm
     assert (tmp_path / "full" / "rank-0.trace").read_text() == "an earlier one"
 
 
-def test_a_script_is_recorded_and_prints_what_it_prints_without_us(tmp_path):
+def test_a_script_is_recorded_and_prints_what_it_prints_without_us(tmp_path, monkeypatch, capsys):
     shutil.copy(SCRIPT, tmp_path)
-    words = (sys.executable, "train.py", "--steps", "4", "--save-every", "2")
+    words = ("train.py", "--steps", "4", "--save-every", "2", "--on-term", "die")
     report = tmp_path / "result.json"
-    done = record(tmp_path / "trace", *words, cwd=tmp_path, options=("--report", f"json={report}", "--no-grads"))
-    alone = subprocess.run([*words, "--out", "other"], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, alone.stdout)
+    options = ("--report", f"json={report}", "--no-grads")
+    done = record(tmp_path / "trace", sys.executable, *words, cwd=tmp_path, options=options)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [*words, "--out", "other"])
+    with torch.random.fork_rng():
+        runpy.run_path("train.py", run_name="__main__")
+    assert (done.returncode, done.stdout) == (0, capsys.readouterr().out)
     assert done.stderr == f"ckptcheck: recorded 4 steps of 1 process in {tmp_path / 'trace'}\n"
     saved = [(tmp_path / folder / "last.pt").read_bytes() for folder in ("out", "other")]
     assert saved[0] == saved[1], "bitwise"

@@ -104,7 +104,7 @@ def _start(job: dict[str, Any]) -> int:
         runpy.run_path(job["script"], run_name="__main__")
         atexit._run_exitfuncs()
         code = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever it is, this process ends below, and says nothing by itself
         traceback.print_exc()
     finally:
         sys.stdout.flush()

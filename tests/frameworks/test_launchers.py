@@ -1,10 +1,13 @@
 """The launchers of trainers: which of their processes are recorded, and that nobody notices."""
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
+import torch
 
-from tests.trace.injection.launching import environment, record, run
+from tests.trace.injection.launching import Left, Said, environment, record
 
 for one in ("accelerate", "lightning"):
     pytest.importorskip(one)
@@ -24,7 +27,7 @@ for batch in data:
     loss = model(batch).square().mean()
     accelerator.backward(loss)
     optimizer.step()
-print("loss", loss.item())
+print("rank", accelerator.process_index, loss.item())
 """
 
 LIGHTNING = """
@@ -56,29 +59,75 @@ if __name__ == "__main__":
     trainer.fit(Model(), data)
 """
 
-TWO = [("rank-0.trace", 0, 2, 3, True), ("rank-1.trace", 1, 2, 3, True)]
-ROWS = {
-    "accelerate launch": (
-        ["accelerate", "launch", "--cpu", "--num_processes", "1", "acc.py"],
-        [("rank-0.trace", 0, 1, 3, True)],
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A command that trains for three steps on one rank or two, and what each of them prints at the end."""
+
+    command: tuple[str, ...]
+    printed: tuple[float, ...]
+
+
+def loss_of_accelerate() -> float:
+    """The last loss of the script, without Accelerate."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, data = torch.nn.Linear(4, 2), torch.randn(6, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    for batch in data.split(2):
+        optimizer.zero_grad()
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+def weight_of_lightning() -> float:
+    """The sum of the weights that the script ends with, without Lightning: two ranks take turns in drawing rows."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        data, layer = torch.randn(12, 4), torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for start in (0, 4, 8):
+        optimizer.zero_grad()
+        for rank in (0, 1):
+            (layer(data[[start + rank, start + rank + 2]]).square().mean() / 2).backward()
+        optimizer.step()
+    return layer.weight.sum().item()
+
+
+WEIGHT = weight_of_lightning()
+TABLE = {
+    "accelerate launch": Row(
+        ("accelerate", "launch", "--cpu", "--num_processes", "1", "acc.py"), (loss_of_accelerate(),)
     ),
-    "accelerate under torchrun": (
-        ["torchrun", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "acc.py"],
-        [("rank-0.trace", 0, 2, 2, True), ("rank-1.trace", 1, 2, 2, True)],
-    ),
-    "Lightning's ddp, which starts the other rank itself": (["python", "fit.py", "ddp"], TWO),
-    "Lightning's ddp_spawn": (["python", "fit.py", "ddp_spawn"], TWO),
+    "Lightning's ddp, which starts the other rank itself": Row(("python", "fit.py", "ddp"), (WEIGHT, WEIGHT)),
+    "Lightning's ddp_spawn": Row(("python", "fit.py", "ddp_spawn"), (WEIGHT, WEIGHT)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_each_rank_leaves_one_trace_and_nobody_notices(tmp_path, name):
-    command, expected = ROWS[name]
-    (tmp_path / "acc.py").write_text(ACCELERATE)
-    (tmp_path / "fit.py").write_text(LIGHTNING)
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory) -> Iterator[dict[str, Future[tuple[Said, list[Left]]]]]:
+    """Every row of the table, recorded, two commands at a time."""
+    folder = tmp_path_factory.mktemp("launchers")
+    (folder / "acc.py").write_text(ACCELERATE)
+    (folder / "fit.py").write_text(LIGHTNING)
     with ThreadPoolExecutor(2) as pool:
-        plain = pool.submit(run, command, tmp_path, environment())
-        said, traces = record(command, tmp_path, tmp_path / "traces", environment())
-    assert said == plain.result()
-    assert said.code == 0
-    assert [(one.file, one.rank, one.world, one.steps, one.clean) for one in traces] == expected
+        yield {
+            name: pool.submit(record, row.command, folder, folder / f"traces{number}", environment())
+            for number, (name, row) in enumerate(TABLE.items())
+        }
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_rank_leaves_one_trace_and_nobody_notices(launched, name):
+    printed = TABLE[name].printed
+    said, traces = launched[name].result()
+    assert said.code == 0, said.err
+    assert [line for line in said.out if line.startswith(b"rank")] == [
+        f"rank {rank} {number}".encode() for rank, number in enumerate(printed)
+    ]
+    assert [line for line in said.out + said.err if b"ckptcheck" in line or b"Traceback" in line] == []
+    assert [(one.file, one.rank, one.world, one.steps, one.clean) for one in traces] == [
+        (f"rank-{rank}.trace", rank, len(printed), 3, True) for rank in range(len(printed))
+    ]

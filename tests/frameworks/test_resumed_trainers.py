@@ -56,7 +56,11 @@ RESUMES = (
     Resume(EPOCH, "Lightning goes on exactly at the end of an epoch without dropout"),
     Resume(DROPOUT, "Lightning saves no generator", "CK603", (8, "load")),
     Resume(ACCELERATE, "Accelerate goes on exactly without shuffling and dropout"),
-    Resume(SHUFFLED, "Accelerate's shuffled loader starts another order in the middle of an epoch", "CK604"),
+    # The generator differs as well, but it was loaded: the loader draws an epoch's order anew, so that step 6 sees the
+    # batch of step 14. To restore the generator once more would not help: what lacks is the place in the data.
+    Resume(
+        SHUFFLED, "Accelerate's shuffled loader starts another order in the middle of an epoch", "CK604", (6, "inputs")
+    ),
     Resume(DROPPED, "Accelerate's loader draws from the generator that dropout draws from", "CK603"),
     Resume(SEEDABLE, "Accelerate's seedable sampler repeats an epoch's order", "CK604", (9, "inputs")),
 )

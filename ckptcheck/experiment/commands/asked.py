@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ckptcheck.errors import UsageError
-from ckptcheck.experiment.commands import sides
+from ckptcheck.experiment.commands import machine
 from ckptcheck.experiment.commands.copies import Content, content_of
 from ckptcheck.experiment.commands.offline import check_pushes_nothing, offline
 from ckptcheck.experiment.commands.words import placeholders, split
@@ -101,14 +101,14 @@ def asked_of(settings: CommandSettings, environment: Mapping[str, str]) -> Asked
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}: the commands cannot run in it")
     present = {**environment, **settings.environment}
-    at_once = settings.jobs or sides.default_at_once(run, present)
+    at_once = settings.jobs or machine.default_at_once(run, present)
     return Asked(
         run=run,
         resume=resume,
         folder=folder,
         content=None if has_dir else content_of(folder, settings.shared),
         trackers={} if settings.online else offline(present),
-        threads=sides.threads(run, at_once, present),
+        threads=machine.threads(run, at_once, present),
         at_once=at_once,
     )
 

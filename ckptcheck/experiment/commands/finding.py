@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ckptcheck.errors import RunFailedError
 from ckptcheck.experiment.commands.checkpoints import checkpoint_in
-from ckptcheck.readers.folders.folder_files import is_stored_state
+from ckptcheck.readers.folders.folder_files import NUMBERED, is_stored_state
 from ckptcheck.trace.script.rendezvous import listing
 
 
@@ -41,11 +41,18 @@ def _saved(folder: Path, paths: tuple[str, ...]) -> bool:
 def found_in(folder: Path, changes: Mapping[int, tuple[str, ...]], step: int, initial: Collection[str]) -> Found | None:
     """The newest checkpoint in a folder as it stood after a step; `initial` was there before the run."""
     for at in sorted((one for one in changes if one <= step), reverse=True):
-        older = {*initial, *(path for one in changes if one < at for path in changes[one])}
+        older = {*initial, *(path for one in changes if one < at for path in changes[one])} - _ahead(changes, at)
         path = checkpoint_in(folder, changes[at], older)
         if path is not None:
             return Found(path, at)
     return None
+
+
+def _ahead(changes: Mapping[int, tuple[str, ...]], at: int) -> set[str]:
+    """What was seen a step early of the numbered folders that a step writes: another rank may be that far ahead."""
+    folders = {PurePosixPath(path).parent for path in changes[at]}
+    new = {one for one in folders if NUMBERED.fullmatch(one.name)}
+    return {path for path in changes.get(at - 1, ()) if PurePosixPath(path).parent in new}
 
 
 def found_after(folder: Path, before: Mapping[str, tuple[int, int, int]]) -> Found | None:

@@ -15,8 +15,8 @@ from ckptcheck.experiment.commands.meeting import Meeting, Steered
 from ckptcheck.experiment.commands.recorded import Recorded, not_seen
 from ckptcheck.experiment.process import last_lines
 from ckptcheck.progress import Progress
-from ckptcheck.trace.file import Trace, open_traces
 from ckptcheck.trace.injection.environment import recorded
+from ckptcheck.trace.reading import Trace, open_traces
 from ckptcheck.trace.script.orders import VARIABLE, Orders
 
 NOT_FOUND: Final = 127

@@ -65,7 +65,7 @@ class Meeting:
         everyone = len({one["rank"] for one in told}) >= (1 if what == "signal" else world_size)
         return everyone or time.monotonic() - first >= WAIT_FOR_RANKS_S
 
-    def is_over(self, until: str) -> bool:
+    def has_let_go(self, until: str) -> bool:
         """Whether those who came were already let go."""
         return (self.control / until).exists()
 
@@ -91,7 +91,7 @@ class Steered:
     def attend(self) -> bool:
         """Do what is waited for; returns whether all ranks wait to be ended."""
         for what, until, act in self._acts:
-            if self._meeting.all_came(what) and not self._meeting.is_over(until):
+            if self._meeting.all_came(what) and not self._meeting.has_let_go(until):
                 try:
                     act()
                 finally:

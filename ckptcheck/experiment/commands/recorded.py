@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptcheck.trace.file import Trace
+from ckptcheck.trace.reading import Trace
 
 
 @dataclass(frozen=True, slots=True)

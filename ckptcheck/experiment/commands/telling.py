@@ -9,7 +9,7 @@ _ISOLATED = "a python started with -E, -I or -S, or without our environment, can
 
 def check_trained(run: Recorded, meeting: Meeting) -> None:
     """RunFailedError where a run that had to come to its end did not, made no step, or was not recorded."""
-    if run.status not in ("ended", "stopped", "interrupted"):
+    if run.status not in ("ended", "stopped"):
         raise RunFailedError(f"the {run.name} run failed: {run.error}{_hint(run)}", run.last_lines)
     reason = why_nothing(run, meeting)
     if reason:

@@ -8,7 +8,7 @@ from ckptcheck.comparison.traces import FLAGS, Difference
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.case import Case
-from ckptcheck.rules.runs.origin import of_other_step
+from ckptcheck.rules.runs.origin import of_other_step, rate_by_hand
 from ckptcheck.rules.words import KEPT, at_load, count, kept, names, place_of, shown
 from ckptcheck.trace.items import Sample
 
@@ -202,8 +202,8 @@ def _is_rate(key: str) -> bool:
 
 
 def schedule_is_wrong(case: Case) -> bool:
-    """Whether the schedule explains differing rates: its state differs, or its constructor ran after the load."""
-    return bool(case.loaded("schedule")) or constructed_late(case)
+    """Whether the schedule explains differing rates: its state, a constructor after the load, or the step it is at."""
+    return bool(case.loaded("schedule")) or constructed_late(case) or rate_by_hand(case) is not None
 
 
 def constructed_late(case: Case) -> bool:

@@ -82,7 +82,8 @@ def accumulated_gradients_lost(case: Case) -> Iterator[Evidence]:
     Why: the first update after the resume is made of a part of its window.
     Example: a checkpoint in the middle of an accumulation window.
     Fix: save at the window's end only, or save the gradients too.
-    Limits: gradients left over that the next step clears are a warning.
+    Limits: gradients left over that the next step clears are a warning. Those that a script holds over a save are not
+    seen: there it is not judged.
     """
     if case.load is None or case.trajectory is None or case.other_step is not None:
         return

@@ -35,6 +35,20 @@ def shifted_rate(case: Case, first: Difference) -> int | None:
     return step - first.step if step is not None else None
 
 
+def rate_by_hand(case: Case) -> Difference | None:
+    """The first rate that differs, where a script sets its rates itself and this one is that of another step.
+
+    There is then no schedule to load: what was lost is the step number that the rate is computed from.
+    """
+    if not case.commands or case.load is None or case.trajectory is None or case.other_step is not None:
+        return None
+    if any(side.sections.get("schedule") for side in (case.load.left, case.load.right)):
+        return None
+    first = next((one for one in case.trajectory.differences if one.item.kind == "hyper"), None)
+    rate = first is not None and first.item.key == "lr" and first.step == case.step + 1
+    return first if first is not None and rate and shifted_rate(case, first) is not None else None
+
+
 def drawn_otherwise_within(case: Case, first: Difference) -> list[str]:
     """Generators that are equal when the step of the first difference begins, and no longer when the next one does."""
     later = case.trajectory.differences if case.trajectory is not None else ()

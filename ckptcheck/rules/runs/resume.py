@@ -13,6 +13,7 @@ from ckptcheck.rules.runs.forward import forward_apart
 from ckptcheck.rules.runs.origin import (
     drawn_otherwise_within,
     of_other_step,
+    rate_by_hand,
     repeated_step,
     shifted_rate,
     step_of_other_inputs,
@@ -39,6 +40,10 @@ def schedule_diverged(case: Case) -> Iterator[Evidence]:
     entries = case.loaded("schedule")
     rates = [one for one in case.loaded("hyper") if one.key == "lr"]
     relevant = case.persists("schedule") or case.persists("hyper")
+    by_hand = rate_by_hand(case)
+    if by_hand is not None:
+        yield _rate_evidence(case, by_hand)
+        return
     if case.other_step is None and relevant and (entries or constructed_late(case)):
         numbers = _schedule_numbers(case, entries, rates)
         group, optimizer = (rates[0].group, rates[0].optimizer) if rates else (None, None)
@@ -124,7 +129,7 @@ def rng_diverged(case: Case) -> Iterator[Evidence]:
             f"the load than when it was saved, and the steps that follow draw from it{_batch_seen(case)}",
             at_load(case.step, key=differing[0]),
             {"generators": kept(differing)},
-            "save the generators' states and restore them at the very end of your load",
+            "save the generators' states and restore them at the very end of your load" + _or_the_order(case),
         )
     elif case.first is not None and case.first.stage == "rng":
         first = case.first
@@ -144,6 +149,16 @@ def _batch_seen(case: Case) -> str:
     if not case.commands or step is None:
         return ""
     return f"; from step {step} on its batches are others{f': it saw the batch of step {seen}' if seen else ''}"
+
+
+def _or_the_order(case: Case) -> str:
+    """For a fix of generators, where other data is seen too: what else draws, once they are restored."""
+    if not case.commands or step_of_other_inputs(case) is None:
+        return ""
+    return (
+        "; where it does so, a loader has drawn another order since: in the middle of an epoch save the place in the "
+        "data, and the generator as it was when the epoch began (CK604)"
+    )
 
 
 def _drew_otherwise_within(case: Case, first: Difference) -> Iterator[Evidence]:

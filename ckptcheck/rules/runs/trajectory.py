@@ -76,7 +76,8 @@ def saving_perturbs_training(case: Case) -> Iterator[Evidence]:
     Why: a checkpoint must not change the training; each save then makes it another run.
     Example: a save that draws random numbers, evaluates a sample, or leaves the model in eval mode.
     Fix: take the generators' states before and put them back after, or draw from a generator of its own.
-    Limits: without a repeat (--quick) only what is live before and after the save is compared.
+    Limits: without a repeat (--quick) only what is live before and after the save is compared. The saving of a script
+    cannot be left out: there it is not judged.
     """
     for one in case.saving or ():
         if one.touched:
@@ -132,7 +133,8 @@ def nondeterministic_baseline(case: Case) -> Iterator[Evidence]:
 
     Why: a difference after the resume may then be chance.
     Example: a generator that nobody seeds, a seed taken from the clock, a kernel that is not deterministic.
-    Fix: seed torch, numpy and python from `ctx.seed`; try --deterministic.
+    Fix: seed torch, numpy and python (a target has `ctx.seed`), and have torch use deterministic algorithms
+    (--deterministic does that for a target).
     Limits: what was equal in both runs is still judged, up to the step and stage where they part.
     """
     one = case.noise

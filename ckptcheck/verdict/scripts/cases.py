@@ -58,7 +58,9 @@ class Stopped:
         """What the resumed run failed with, where the uninterrupted one did not; None where it ended well."""
         if self.resumed.status in ENDED_WELL:
             return None
-        said = next((line for line in reversed(self.resumed.last_lines.splitlines()) if line.strip()), "")
+        said = next(
+            (line for line in reversed(self.resumed.last_lines.splitlines()) if any(map(str.isalpha, line))), ""
+        )
         error = self.resumed.error or f"it {self.resumed.status}"
         return f"{error}: {said.strip()}" if said and said.strip() not in error else error
 

@@ -56,10 +56,10 @@ def time_of(rows: Sequence[Json]) -> tuple[float, int]:
 
 
 def placing_part(placed: Sequence[tuple[int, Placed | None]]) -> list[Json]:
-    """Where each rank of the resumed run goes on, and how that is known."""
+    """Where each rank of the resumed run that made a step goes on, and how that is known."""
     rows: list[Json] = []
     for rank, one in placed:
-        if one is not None:
+        if one is not None and one.trace.steps:
             alignment = one.alignment
             rows.append({
                 "rank": rank, "step": one.step, "by": alignment.by, "matched": alignment.matched,

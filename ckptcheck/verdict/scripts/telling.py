@@ -70,7 +70,7 @@ def with_loads(judged: Judgement, seen: Iterable[Finding], goes_on: bool) -> Jud
 
 
 def with_cause_of_raise(judged: Judgement, raised: str | None) -> Judgement:
-    """A judgement of a run that raised, and of which nothing explains why, with what was seen of its load as the cause."""
+    """A judgement of a run that raised for no reason that is known, with what was seen of its load as the cause."""
     if raised is None or judged.cause is None or judged.cause.code != "CK610":
         return judged
     faults = [one for one in judged.findings if one.severity is Severity.ERROR and one.code in CAUSES[:-1]]

@@ -199,7 +199,8 @@ class _Made:
             reasons.append(("CK615", "no run was interrupted by a signal (--interrupt)"))
         reasons += [("CK607", why_open(one.left_open)) for one in self.ranks if one.left_open]
         reasons += [("CK601", f"rank {one.crew.rank}: {_why_no_load(self.experiment.settings)}")
-                    for one in self.ranks if one.placed is not None and one.case.load is None]  # fmt: skip
+                    for one in self.ranks
+                    if one.placed is not None and one.placed.trace.steps and one.case.load is None]  # fmt: skip
         return reasons
 
     def _environment(self) -> dict[str, Json]:

@@ -133,3 +133,41 @@ def test_what_was_written_after_a_signal_is_told_from_what_was_there(written):
     found = found_after(folder, before)
     assert found is not None
     assert (found.path, found.step) == (folder / "interrupted.pt", None)
+
+
+def test_of_several_files_the_one_that_a_training_goes_on_from_is_taken(tmp_path):
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    both = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save(both, tmp_path / "last.pt")
+    torch.save(torch.get_rng_state(), tmp_path / "rng-0.pt")  # more bytes than the model
+    torch.save(torch.zeros(10_000), tmp_path / "features.pt")
+    torch.save({"model": model.state_dict(), "pad": torch.zeros(10_000)}, tmp_path / "weights.pt")
+    sizes = {one.name: one.stat().st_size for one in tmp_path.iterdir()}
+    assert min(sizes, key=sizes.get) == "last.pt"
+    for names, wanted in (
+        (["last.pt", "rng-0.pt"], "last.pt"),
+        (["last.pt", "features.pt", "weights.pt"], "last.pt"),
+        (["rng-0.pt"], "rng-0.pt"),
+    ):
+        assert checkpoint_in(tmp_path, names) == tmp_path / wanted
+    (tmp_path / "last.pt").unlink()
+    (tmp_path / "rng-0.pt").unlink()
+    assert checkpoint_in(tmp_path, ["features.pt"]) == tmp_path / "features.pt"
+
+
+def test_two_whole_checkpoints_in_the_output_folder_are_two_and_those_of_ranks_in_a_folder_are_one(tmp_path):
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    both = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    (tmp_path / "step5").mkdir()
+    for name in ("best.pt", "last.pt", "step5/rank0.pt", "step5/rank1.pt"):
+        torch.save(both, tmp_path / name)
+        os.utime(tmp_path / name, (1000, 1000))
+    os.utime(tmp_path / "last.pt", (2000, 2000))
+    assert checkpoint_in(tmp_path, ["best.pt", "last.pt"]) == tmp_path / "last.pt"
+    assert checkpoint_in(tmp_path, ["step5/rank0.pt", "step5/rank1.pt"]) == tmp_path / "step5"

@@ -79,7 +79,7 @@ def test_without_a_folder_and_a_step_runs_have_their_own_copy_and_the_step_is_fo
     assert not list((tmp_path / "temporary").iterdir())
 
 
-def test_an_interrupted_run_is_resumed_from_what_it_left(project):
+def test_what_an_interrupted_run_left_is_found(project):
     asked = settings(project, "--out {dir}", "--out {dir} --resume {ckpt}", interrupt=(signal.SIGTERM, 3))
     with CommandExperiment(asked) as experiment:
         assert [one.status for one in experiment.whole(repeats=0)] == ["ended"]
@@ -90,8 +90,6 @@ def test_an_interrupted_run_is_resumed_from_what_it_left(project):
         assert found is not None
         # The signal comes when step 4 begins; the script looks for it at the end of a step.
         assert torch.load(found.path, weights_only=True)["step"] == 4
-        resumed = experiment.resumed()
-        assert (resumed.status, resumed.traces[0].steps) == ("ended", [1, 2])
 
 
 UNUSABLE = {

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ class Place:
     python: str
 
     def record(self, command: tuple[str, ...], *, pth: bool, **more: str) -> tuple[Said, list[Left]]:
-        traces = self.home / f"traces{len(command)}{abs(hash(command))}"
+        traces = Path(mkdtemp(dir=self.home)) / "traces"
         return record(command, self.home / "scripts", traces, self.given | more, self.python if pth else None)
 
 

@@ -1,5 +1,6 @@
 """A script's recording within this process: everything that `start` puts together, undone at the end."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,10 @@ from ckptcheck.trace.script.optimizers import Optimizers
 from ckptcheck.trace.script.orders import Orders
 from ckptcheck.trace.script.recording import Recording
 from ckptcheck.trace.script.sections import Sections
+
+# The recorder looks through everything alive: what pytest and torch have made so far need not be looked at each time.
+gc.collect()
+gc.freeze()
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from torch import nn
 
 from ckptcheck.trace.items import END, LOAD, STEP, Item
 from ckptcheck.trace.reading import Trace
-from ckptcheck.trace.script.rendezvous import ALIVE, SIGNALLED
+from ckptcheck.trace.script.orders import Orders
+from ckptcheck.trace.script.rendezvous import ALIVE, SIGNALLED, Rendezvous
 from tests.trace.recording import of
 from tests.trace.script.recorded import batch, kinds, model, record, recording
 
@@ -252,3 +253,14 @@ def test_who_reads_a_trace_keeps_nobody_from_ending_it(tmp_path, monkeypatch, wh
     assert contents(trace, 6) == contents(whole, 6)
     rows.close()
     reader.close()
+
+
+def test_a_process_keeps_its_rank_when_it_has_ended_its_process_group(tmp_path, monkeypatch):
+    told = Rendezvous(Orders(traces=tmp_path, control=tmp_path))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    told.step_done(1)
+    monkeypatch.delenv("RANK")
+    told.step_done(2)
+    (path,) = tmp_path.glob("step.*")
+    assert path.name.startswith("step.1.") and int(path.read_text()) == 2

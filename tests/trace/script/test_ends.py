@@ -35,6 +35,14 @@ _SCRIPTS = {
     "trains in a child of multiprocessing": "import multiprocessing\n"
     "one = multiprocessing.get_context('fork').Process(target=train, args=(5,))\none.start()\none.join()",
     "trains in a thread": "one = threading.Thread(target=train, args=(5,))\none.start()\none.join()",
+    "trains through nn.DataParallel": "model = torch.nn.DataParallel(model)\ntrain(5)",
+    "ends its process group before itself": "import torch.distributed as group\n"
+    "group.init_process_group('gloo', init_method=f'file://{os.getcwd()}/meet', rank=0, world_size=1)\n"
+    "model = torch.nn.parallel.DistributedDataParallel(model)\ntrain(5)\ngroup.destroy_process_group()",
+    "trains two models in two threads": "def run():\n    model = torch.nn.Linear(3, 2)\n"
+    "    optimizer = torch.optim.Adam(model.parameters())\n    for _ in range(20):\n        optimizer.zero_grad()\n"
+    "        model(torch.ones(4, 3)).sum().backward()\n        optimizer.step()\n    print('done')\n"
+    "each = [threading.Thread(target=run) for _ in range(2)]\nfor one in each: one.start()\nfor one in each: one.join()",
     "cleans up at its end": "atexit.register(lambda: print('cleaned', model(torch.ones(1, 3)).shape[0]))\ntrain(5)",
     "its folder is removed": "train(2)\nshutil.rmtree('traces')\ntrain(3)\nprint('done')",
     "has a state that cannot be read": "class Odd:\n    def __eq__(self, other): raise ArithmeticError('odd')\n"
@@ -65,8 +73,7 @@ def cases(tmp_path_factory):
         "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n" + _TRAINING + "train(150)\nprint('done')",
     )
-    for name, orders in (("stops early", {"last_step": 3}), ("stops at its end", {"last_step": 5})):
-        made[name] = Case(base / name, _TRAINING + _FULL, orders)
+    made["stops early"] = Case(base / "stops early", _TRAINING + _FULL, {"last_step": 3})
     run(list(made.values()))
     return made
 
@@ -88,7 +95,8 @@ def cases(tmp_path_factory):
         ("cleans up at its end", 0, 5, "clean"),
         ("has a handler that raises", 0, 5, "clean"),
         ("stops early", 0, 3, "clean"),
-        ("stops at its end", 0, 5, "clean"),
+        ("trains through nn.DataParallel", 0, 5, "clean"),
+        ("ends its process group before itself", 0, 5, "clean"),
     ],
 )
 def test_the_trace_of_a_script_has_its_whole_steps_and_says_how_it_ended(cases, name, code, whole, ended):
@@ -142,6 +150,14 @@ def test_oddities_leave_the_script_alone(cases, name):
     case = cases[name]
     assert case.read("code") == "0" and case.read("out") == "done\n"
     assert len(case.read("err").splitlines()) <= 1
+
+
+def test_two_threads_that_train_two_models_both_come_to_their_end(cases):
+    case = cases["trains two models in two threads"]
+    assert case.read("code") == "0" and case.read("out") == "done\ndone\n"
+    assert len(case.read("err").splitlines()) <= 1
+    (path,) = case.traces.glob("*.trace")
+    assert Trace(path).steps
 
 
 def test_what_the_script_registered_to_run_at_its_end_runs(cases):

@@ -8,18 +8,14 @@ from ckptcheck.trace.items import LOAD, Item
 from tests.trace.recording import of
 from tests.trace.script.recorded import batch, kinds, model, record
 
-TEACHER = {"Linear.weight", "Linear.bias"}
 
-
-def distil(called, teacher, student, seen, grad):
+def distil(teacher, student, grad):
     optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
     for number in range(2):
         out = student(batch(number))
-        if called == "after the student":
-            with torch.set_grad_enabled(grad):
-                target = teacher(batch(number))
-            out = out - target
-        out.square().sum().backward()
+        with torch.set_grad_enabled(grad):
+            target = teacher(batch(number))
+        (out - target).square().sum().backward()
         optimizer.step()
 
 
@@ -27,7 +23,7 @@ def distil(called, teacher, student, seen, grad):
 def test_a_teacher_that_is_called_after_the_student_is_part_of_the_load(tmp_path, grad):
     teacher = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).requires_grad_(False)
     before = {name: of(one) for name, one in teacher.state_dict().items()}
-    trace = record(tmp_path, lambda: distil("after the student", teacher, Student(), None, grad))
+    trace = record(tmp_path, lambda: distil(teacher, Student(), grad))
     load, first = trace.samples(0, LOAD), trace.samples(1, "step")
     found = {**kinds(load, "param"), **kinds(load, "buffer")}
     assert {name: one.digest for name, one in found.items() if name.startswith("Sequential.")} == {
@@ -54,9 +50,8 @@ class Student(nn.Module):
 
 
 def test_what_a_forward_pass_makes_anew_is_in_the_load_as_it_was_before(tmp_path):
-    trace = record(
-        tmp_path, lambda: distil("after the student", nn.Linear(3, 2).requires_grad_(False), Student(), None, False)
-    )  # fmt: skip
+    teacher = nn.Linear(3, 2).requires_grad_(False)
+    trace = record(tmp_path, lambda: distil(teacher, Student(), grad=False))
     assert trace.samples(0, LOAD)[Item("buffer", "calls")].digest == of(torch.zeros(1))
     assert trace.samples(1, "step")[Item("buffer", "calls")].digest == of(torch.ones(1))
 

@@ -59,6 +59,8 @@ _SCRIPTS = {
     "for _ in range(2):\n"
     "    for x, y in torch.utils.data.DataLoader(Set(), 8, shuffle=True, num_workers=2):\n        optimizer.zero_grad()\n"
     "        loss = F.cross_entropy(net(x), y)\n        loss.backward()\n        optimizer.step()\n",
+    "compiled": "optimizer = torch.optim.Adam(net.parameters())\ninner, net = net, torch.compile(net, backend='aot_eager')"
+    + _LOOP,
     "average": "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
     "average = torch.optim.swa_utils.AveragedModel(net)\nmodels = [net, average]"
     + _LOOP
@@ -77,6 +79,28 @@ _SCRIPTS = {
     "del net, optimizer\nimport gc; gc.collect()\nprint([one() is None for one in known[:2]])\n",
 }
 
+_BROKEN = {
+    "raises in a part of a part": "net = nn.Sequential(nn.Sequential(net, Part()))\n"
+    "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)" + _LOOP,
+    "raises in a backward pass in the step of an optimizer": "net.register_full_backward_hook(odd)\n"
+    "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    "def closure():\n    net(data()[0]).sum().backward()\noptimizer.step(closure)",
+    "loads what does not fit": "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    "net.load_state_dict({'no': torch.ones(1)})",
+    "raises in a thread": "import threading\nnet.append(Part())\n"
+    "one = threading.Thread(target=lambda: net(data()[0]), name='one')\none.start()\none.join()",
+    "has a hook of its own": "import sys\nsys.excepthook = lambda *_: print('mine')\nPart()(data()[0])",
+}
+"""What ends with an exception that nobody catches."""
+_PART = """
+class Part(nn.Module):
+    def forward(self, data):
+        try: data.nothing
+        except AttributeError as error: raise ValueError('no') from error
+def odd(*_): raise ArithmeticError('odd')
+"""
+_COMPILING = ("torch._dynamo.convert_frame", "torch._dynamo.backends.debugging", "torch._inductor.utils")
+
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory):
@@ -85,7 +109,10 @@ def cases(tmp_path_factory):
     for name, code in _SCRIPTS.items():
         whole = _BEGIN + "models = [net]\n" + code + _END
         for kind, orders in (("with", {}), ("without", None)):
-            made[name, kind] = Case(base / f"{name} {kind}", whole, orders)
+            made[name, kind] = Case(base / f"{name} {kind}", whole, orders, _COMPILING, hurried=True)
+    for name, code in _BROKEN.items():
+        for kind, orders in (("with", {}), ("without", None)):
+            made[name, kind] = Case(base / f"{name} {kind}", _BEGIN + _PART + code, orders)
     run(list(made.values()))
     return made
 
@@ -105,3 +132,11 @@ def test_loss_parameters_generators_and_output_are_bitwise_equal(cases, name):
         assert all(torch.equal(one[key], other[key]) for key in one)
     (path,) = with_us.traces.glob("*.trace")
     assert Trace(path).ended and len(Trace(path).steps) >= 2
+
+
+@pytest.mark.parametrize("name", _BROKEN)
+def test_what_is_said_of_an_exception_that_nobody_catches_is_equal_to_the_byte(cases, name):
+    with_us, without = cases[name, "with"], cases[name, "without"]
+    for one in ("code", "out", "err"):
+        assert with_us.read(one) == without.read(one), with_us.read("err")
+    assert "Error" in without.read("err") or without.read("out") == "mine\n"

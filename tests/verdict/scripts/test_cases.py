@@ -138,3 +138,13 @@ def test_the_state_of_an_interrupted_run_is_read_from_the_uninterrupted_one(trai
     case, placed = case_of(crew, STOPPED, floor_of(crew.reference, crew.repeats), Policy())
     assert placed.alignment.matched == placed.alignment.of > 0
     assert (case.load.entries, case.goes_on_exactly) == ((), True)
+
+
+def test_a_run_that_was_killed_before_its_step_was_written_is_placed_on_the_uninterrupted_one(trained):
+    # Its handler saved step 6, and its trace ends with step 5.
+    crew = Crew(0, trained["reference"], (trained["repeat"],), trained["killed"], trained["clean"])
+    stopped = replace(STOPPED, after=5, newest=None, interruption=Interruption("SIGTERM", 5, None, "left"))
+    case, placed = case_of(crew, stopped, floor_of(crew.reference, crew.repeats), Policy())
+    assert (placed.step, placed.by_content) == (6, True)
+    assert (case.load.entries, case.goes_on_exactly) == ((), True)
+    assert judge(case).findings == ()

@@ -13,8 +13,8 @@ from ckptcheck.reports.text import render
 
 HERE = Path(__file__).parent
 PLAIN = f"{sys.executable} {HERE / 'plain.py'} {{dir}}"
-TWO = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint localhost:0 " \
-      f"{HERE / 'several.py'} {{dir}}"  # fmt: skip
+FORKED = f"{sys.executable} {HERE / 'several.py'} {{dir}}"
+LAUNCHED = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 {HERE / 'several.py'} {{dir}}"
 
 
 def codes(result: Result) -> set[str]:
@@ -43,7 +43,7 @@ def test_a_clean_resume_of_a_script_passes_and_says_what_was_done():
 
 
 def test_a_signal_that_no_checkpoint_follows_is_told_with_the_steps_lost():
-    result = verbs.verify(run=PLAIN, resume=f"{PLAIN} {{dir}}/3.pt", interrupt="TERM@5", quick=True)
+    result = verbs.verify(run=PLAIN, resume=f"{PLAIN} {{ckpt}}", interrupt="TERM@5", quick=True)
     assert (result.verdict, result.cause.code) == (Verdict.FAIL, "CK615")
     told = next(one for one in result.findings if one.code == "CK615")
     assert told.evidence["signal"] == "SIGTERM"
@@ -53,19 +53,25 @@ def test_a_signal_that_no_checkpoint_follows_is_told_with_the_steps_lost():
     assert result.parts["interrupt"] == "SIGTERM after step 5"
 
 
-@pytest.mark.parametrize(("faulty", "cause"), [("", None), (" 1", "CK603")])
-def test_a_fault_on_one_rank_is_found_on_that_rank(faulty, cause):
-    resume = f"{TWO} {{dir}}/last.pt{faulty}"
-    result = verbs.verify(run=TWO, resume=resume, quick=True, resume_at=[3], env={"OMP_NUM_THREADS": "1"})
+def verified_ranks(command: str, faulty: str = "") -> Result:
+    resume = f"{command} {{dir}}/last.pt{faulty}"
+    result = verbs.verify(run=command, resume=resume, quick=True, resume_at=[3], env={"OMP_NUM_THREADS": "1"})
     assert result.parts["ranks"] == 2
-    if cause is None:
-        # Without a repeat nobody knows that nothing seeds the generators which nothing draws from.
-        assert result.verdict is Verdict.PASS
-        assert all(one.evidence["without_effect"] for one in result.findings)
-        assert result.compared.steps == 6
-        assert reasons(result)["CK611"] == "no repeat was made (--quick)"
-        return
-    assert (result.verdict, result.cause.code) == (Verdict.FAIL, cause)
+    return result
+
+
+def test_a_clean_resume_of_two_ranks_under_torchrun_passes():
+    result = verified_ranks(LAUNCHED)
+    # Without a repeat nobody knows that nothing seeds the generators which nothing draws from.
+    assert result.verdict is Verdict.PASS
+    assert all(one.evidence["without_effect"] for one in result.findings)
+    assert result.compared.steps == 6
+    assert reasons(result)["CK611"] == "no repeat was made (--quick)"
+
+
+def test_a_fault_on_one_rank_is_found_on_that_rank():
+    result = verified_ranks(FORKED, faulty=" 1")
+    assert (result.verdict, result.cause.code) == (Verdict.FAIL, "CK603")
     assert (result.first_divergence.rank, result.first_divergence.step) == (1, 3)
     errors = {(one.code, one.where.rank) for one in result.findings if one.severity == "error"}
     assert errors == {("CK603", 1)}

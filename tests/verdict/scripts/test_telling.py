@@ -2,7 +2,7 @@
 
 from ckptcheck.finding import Cause, Finding, Place, Severity
 from ckptcheck.rules.runs.judge import Judgement
-from ckptcheck.verdict.scripts.telling import joined, of_rank, with_loads
+from ckptcheck.verdict.scripts.telling import joined, of_rank, with_cause_of_raise, with_loads
 
 
 def finding(code, step, stage, parameter=None, severity=Severity.ERROR):
@@ -63,3 +63,20 @@ def test_a_load_that_was_odd_and_without_effect_is_a_warning():
     assert [one.severity for one in found] == [Severity.WARNING, Severity.INFO]
     assert found[0].evidence["without_effect"] is True
     assert "without effect on the steps that follow" in found[0].message
+
+
+def test_what_was_seen_of_the_load_is_why_a_run_raised_that_nothing_else_explains():
+    seen = [finding("CK601", 6, "load"), finding("CK301", 6, "load"), finding("CK504", 6, "load", "b", Severity.INFO)]
+    found = with_cause_of_raise(with_loads(judgement(finding("CK610", 6, "load")), seen, goes_on=False), "ValueError")
+    assert [one.code for one in found.findings] == ["CK301", "CK601", "CK504"]
+    assert (found.cause, found.place) == (Cause("CK301", "certain"), seen[1].where)
+    assert found.findings[0].evidence["raised"] == "ValueError"
+
+
+def test_a_raise_keeps_its_cause_where_one_is_known_or_nothing_was_seen():
+    for own, seen in (("CK201", "CK301"), ("CK610", "CK614")):
+        judged = with_loads(judgement(finding(own, 6, "load")), [finding(seen, 6, "load")], goes_on=False)
+        assert with_cause_of_raise(judged, "ValueError") == judged
+    unexplained = judgement(finding("CK610", 6, "load"))
+    assert with_cause_of_raise(unexplained, "ValueError") == unexplained
+    assert with_cause_of_raise(judgement(), None) == judgement()

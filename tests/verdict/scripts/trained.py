@@ -79,6 +79,7 @@ TRAININGS: dict[str, Callable[[Path], None]] = {
     "repeat": partial(train),
     "noisy": partial(train, noise=0.5),
     "interrupted": partial(train, last=6),
+    "killed": partial(train, last=5),
     "clean": partial(train, load=6),
     "optimizer": partial(train, load=6, parts=("model", "schedule", "rng")),
     "schedule": partial(train, load=6, parts=("model", "optimizer", "rng")),

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from ckptcheck.experiment.commands.sides import default_at_once, is_launched, threads
+from ckptcheck.experiment.commands.machine import default_at_once, is_launched, threads
 
 LAUNCHED = {
     ("torchrun", "--nproc-per-node", "2", "train.py"): True,
