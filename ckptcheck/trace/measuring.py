@@ -101,11 +101,12 @@ class Measurer:
             return
         values = torch.stack([tensor for _, tensor in placed])
         content = bytes(contiguous_bytes(values))
+        spec = self._spec(placed[0][1])  # of one shape and dtype, all of them
         digests: dict[bytes, bytes] = {}
-        for number_of, ((_, tensor), value) in enumerate(zip(placed, values.tolist(), strict=True)):
-            own = content[4 * number_of : 4 * number_of + 4]
+        for place, value in enumerate(values.tolist()):
+            own = content[4 * place : 4 * place + 4]
             digest = digests.get(own) or digests.setdefault(own, self._digest_of_bytes(own))
-            yield Sample(self._spec(tensor), digest, value=value)
+            yield Sample(spec, digest, value=value)
 
     def make(self, tensor: torch.Tensor, *, gradient: bool = False) -> Making | None:
         """Begin a sample of a tensor where it is, for a `Transfer`; None for what is no matter of a device."""

@@ -54,7 +54,7 @@ TOLD = (
     Told("the batch is drawn in each step", "123456", "789", {}, their_batches="xyz"),
     Told("the order of the next epoch is drawn", "111444", "555", {}, their_batches="xyz"),
     Told("the order of this epoch was drawn before", "111111", "222", {"torch": 4}, their_batches="xyz"),
-    Told("another order comes with the next epoch", "111166", "227", {}, their_batches="dzf"),
+    Told("another order comes with the next epoch", "111166", "277", {}, their_batches="dzf"),
     Told("an old batch comes from a generator seeded anew", "123456", "123", {}, their_batches="abc"),
     Told("an old batch comes though the generator is elsewhere", "111166", "227", {"torch": 4}, their_batches="daf"),
     Told("steps drew from it before, in vain", "123456", "789", {"torch": 4}, their_losses="..z"),
@@ -63,7 +63,7 @@ TOLD = (
     Told("the last step whose loss differs draws", "111111", "222", {}, their_losses="..x", end="3", their_end="4"),
     Told("the update draws", "123456", "789", {}, their_weights="xyz"),
     Told("the rate differs, which nobody draws", "123456", "789", {"torch": 4}, their_rates="xyz"),
-    Told("it differs after what else differs", "123456", "477", {}, their_losses="xyz"),
+    Told("it differs after what else differs", "123456", "477", {}, their_rates="xyz"),
 )  # fmt: skip
 
 

@@ -96,8 +96,8 @@ def _is_checkpoint(folder: Path, around: PurePosixPath, older: frozenset[PurePos
     if around.parts and names.NUMBERED.fullmatch(around.name):
         return len(listing.files) > 1
     held = [_parts_held(place / one) for one in top if names.is_weights(one)]
-    # A file that holds all there is stands for itself beside one with generators, and so do two in the output folder.
-    return len(held) > 1 and (EVERYTHING not in held or (bool(around.parts) and min(held) == EVERYTHING))
+    # A file that holds all there is stands for itself beside one with generators or data.
+    return len(held) > 1 and (EVERYTHING not in held or min(held) == EVERYTHING)
 
 
 def _nbytes(path: Path) -> int:

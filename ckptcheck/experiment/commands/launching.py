@@ -193,7 +193,7 @@ def why_not_started(error: OSError, words: Sequence[str]) -> tuple[int, str]:
 
 
 def with_traces(run: Recorded, folder: Path) -> Recorded:
-    """The run with the traces in a folder, by rank, and with what they say of the recording itself."""
+    """The run with the traces in a folder, by rank and start, and with what they say of the recording itself."""
     traces: list[Trace] = []
     notes: list[str] = []
     for file in sorted(folder.glob("*.trace")):
@@ -201,7 +201,8 @@ def with_traces(run: Recorded, folder: Path) -> Recorded:
             traces.extend(open_traces(file))
         except TraceError as error:
             notes.append(str(error))
-    traces.sort(key=lambda one: (one.header.get("rank", 0), one.path.name))
+    # Of several processes of one rank the names tell ids, which come in another order in every run.
+    traces.sort(key=lambda one: (one.header.get("rank", 0), str(one.header.get("started", "")), one.path.name))
     for trace in traces:
         notes += [f"rank {trace.header.get('rank', 0)}: {one}" for one in not_seen(trace)]
     return replace(run, traces=tuple(traces), notes=tuple(notes))

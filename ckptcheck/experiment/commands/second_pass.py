@@ -56,8 +56,9 @@ class Apart:
     def in_steps(self) -> dict[int, frozenset[Item]]:
         """What to measure of the steps."""
         return {
-            step: frozenset(one for one in items if one.kind != "rng")
+            step: kept
             for step, items in measurable_in_steps(self.trajectory).items()
+            if (kept := frozenset(one for one in items if one.kind != "rng"))
         }
 
     def digests(self) -> dict[tuple[int, Item], _Digests]:
@@ -108,6 +109,8 @@ def measured_ranks(
 
     Only what both new runs held as the first ones did is measured; with a tolerance, `within` is told of every pair.
     """
+    if not any(one.at_load or one.in_steps for one in ranks):
+        return [Measure() for _ in ranks], []
     steps = _affordable(ranks, experiment.free_bytes)
     if steps is None:
         return [Measure(otherwise=NO_ROOM) for _ in ranks], []

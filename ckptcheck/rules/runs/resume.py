@@ -1,6 +1,7 @@
 """CK6, what a load must bring back: schedule, generators, data, buffers, scaler."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from ckptcheck.comparison.states import EntryDifference
@@ -42,7 +43,8 @@ def schedule_diverged(case: Case) -> Iterator[Evidence]:
     relevant = case.persists("schedule") or case.persists("hyper")
     by_hand = rate_by_hand(case)
     if by_hand is not None:
-        yield _rate_evidence(case, by_hand)
+        fix = "save the number of completed steps and go on counting from it: the script computes its rate from that"
+        yield replace(_rate_evidence(case, by_hand), fix=fix)
         return
     if case.other_step is None and relevant and (entries or constructed_late(case)):
         numbers = _schedule_numbers(case, entries, rates)

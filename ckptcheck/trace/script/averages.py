@@ -1,8 +1,9 @@
 """Averages of a model that training brings up to date beside it (EMA), told by what they hold and by their class."""
 
-import gc
 import re
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -12,44 +13,87 @@ from torch.nn.parameter import is_lazy
 
 from ckptcheck.state.naming import LiveNames, resolve
 from ckptcheck.trace.script.fields import fields_of, is_setting, weakly
+from ckptcheck.trace.script.living import classes, instances, loaded
+from ckptcheck.trace.script.wrapping import tell_after
 
 NAME_OF_AVERAGE: Final = re.compile(
-    r"EMA(?![a-z])|(?<![A-Za-z])Ema|[a-z]Ema(?![a-z])|Averag(ed|ing)|[a-z]Average|^Average(?!Pool|Meter)"
+    r"EMA(?![a-z])|(?<![A-Za-z])Ema(?!il)|[a-z]Ema(?![a-z])|Averag(ed|ing)|[a-z]Average|^Average(?!Pool|Meter)"
 )
 """Names of classes such as AveragedModel, ModelEmaV2, EMAModel, LitEma, ExponentialMovingAverage."""
-_LOOKS: Final = 3
-"""How often everything alive is gone through for averages that are no modules: around the first step."""
+_WATCHES: Final = 8
+"""How often classes are gone through at most."""
+_OTHERS: Final = frozenset({"tqdm", "email"})
+"""Packages whose classes have such names and keep no tensors, and that many scripts load."""
 
 
 class Objects:
-    """Averages that are no modules: objects of such a name with tensors in lists or dicts. Keeps none alive."""
+    """Averages that are no modules: objects of such a name with tensors in lists or dicts. Keeps none alive.
+
+    `watch` looks for classes of such names; of these, objects are known from their making on. Those that were there
+    before their class was seen are looked for once, among what refers to the class.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, Callable[[], Any]] = {}
-        self._kinds: dict[type, bool] = {}
-        self._looked = 0
+        self._kinds: set[type] = set()
+        self._late: list[type] = []
+        self._loaded = (0, 0)
+        self._watched = 0
+        self._undo: list[Callable[[], None]] = []
 
-    def all(self, training: Mapping[str, nn.Module]) -> list[dict[str, Any]]:
+    def watch(self, *, late: bool = False) -> None:
+        """Look for classes, where there are new ones; `late` says that there may be objects of them already."""
+        now = loaded()
+        if now == self._loaded or self._watched >= _WATCHES:
+            return
+        self._loaded = now
+        self._watched += 1
+        for kind in classes():
+            if kind not in self._kinds and _may_average(kind):
+                self._kinds.add(kind)
+                self._late += [kind] if late else []
+                with suppress(TypeError):  # a class that cannot be changed
+                    self._undo.append(tell_after(kind, "__init__", self._made))
+
+    def leave(self) -> None:
+        """Watch no more."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _made(self, one: Any) -> None:
+        key = id(one)
+        alive = weakly(one, lambda _: self._known.pop(key, None))
+        if alive is not None or _holds(fields_of(one)):
+            self._known[key] = alive or partial(_same, one)
+
+    def all(self, training: Callable[[], Mapping[str, nn.Module]]) -> list[dict[str, Any]]:
         """What each of them holds, by the names of the parameters that it averages."""
-        if not self._known and self._looked >= _LOOKS:
-            return []
-        parameters = dict(resolve(dict(training)).parameters)
-        if self._looked < _LOOKS:
-            self._look(parameters)
-        else:
-            self._kinds.clear()
-        alive = [one for known in self._known.values() if (one := known()) is not None]
-        return [tree for one in alive if (tree := _tree(fields_of(one), parameters))]
+        self.watch(late=True)
+        late, self._late = self._late, []
+        for one in instances(late):
+            self._made(one)
+        alive = [one for known in list(self._known.values()) if (one := known()) is not None]
+        holding = [fields for one in alive if _holds(fields := fields_of(one))]
+        parameters = dict(resolve(dict(training())).parameters) if holding else {}
+        return [tree for fields in holding if (tree := _tree(fields, parameters))]
 
-    def _look(self, parameters: Mapping[str, torch.Tensor]) -> None:
-        self._looked += 1
-        kinds = self._kinds
-        for one in gc.get_objects():
-            kind = type(one)
-            if kind not in kinds:
-                kinds[kind] = is_called_average(kind) and not issubclass(kind, nn.Module | torch.Tensor | type)
-            if kinds[kind] and id(one) not in self._known and _tree(fields_of(one), parameters):
-                self._known[id(one)] = weakly(one, None) or partial(_same, one)
+
+def _may_average(kind: type) -> bool:
+    return (
+        is_called_average(kind)
+        and type(kind) in (type, ABCMeta)
+        and not issubclass(kind, nn.Module | torch.Tensor | tuple | str | BaseException)
+        and kind.__module__.partition(".")[0] not in _OTHERS
+    )
+
+
+def _holds(fields: Mapping[str, Any]) -> bool:
+    """Whether an object has a list or dict that may be one of tensors."""
+    for value in fields.values():
+        some = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        if any(isinstance(one, torch.Tensor) for one in some):
+            return True
+    return False
 
 
 def _same(one: Any) -> Any:

@@ -35,13 +35,18 @@ class Awaited:
 Samples: TypeAlias = dict[Item, "Sample | Awaited"]
 
 
-@dataclass(slots=True)
-class _Handed:
-    """One tensor on its way to be measured."""
+class _Handed(Awaited):
+    """The sample of one tensor that is on its way to be measured."""
 
-    item: Item
-    seen: Seen
-    awaited: Awaited
+    __slots__ = ("item",)
+
+    def __init__(self, item: Item) -> None:
+        self.sample = None
+        self.item = item
+
+
+_Lot: TypeAlias = list[tuple[_Handed, Seen]]
+"""Tensors that are handed over, each with its sample to be."""
 
 
 @dataclass(slots=True)
@@ -50,8 +55,11 @@ class _Rest:
 
     trust: Trust = field(default_factory=Trust)
     jobs: list[Job] = field(default_factory=list)
-    awaited: list[tuple[Item, Awaited]] = field(default_factory=list)
+    awaited: list[_Handed] = field(default_factory=list)
     trials: list[tuple[Item, torch.Tensor, bytes]] = field(default_factory=list)
+
+
+_NOT_YET: Final = Awaited()
 
 
 class Background:
@@ -70,7 +78,7 @@ class Background:
         self._whole, self._gradients = _Rest(), _Rest()
         self._update = Trust()
         """Which gradients an update leaves alone."""
-        self._early: dict[Item, _Handed] = {}
+        self._early: dict[Item, tuple[_Handed, Seen]] = {}
         self._trials_early: dict[Item, bytes] = {}
         self._making: list[tuple[Awaited, Making]] = []
         self._known: dict[Item, tuple[Any, Sample]] = {}
@@ -90,15 +98,15 @@ class Background:
             return
         self._early.clear()
         self._trials_early.clear()
-        handed = []
+        handed: _Lot = []
         for item, gradient in gradients:
             standing = self._update.standing(item)
-            if gradient is None or standing == MOVED or not may_rest(item, gradient):
+            if standing == MOVED or gradient is None or not may_rest(item, gradient):
                 continue
             if standing < TRIALS:
                 self._trials_early[item] = self._measurer.digest(gradient)
             elif (looked := seen(gradient)) is not None:
-                one = self._early[item] = _Handed(item, looked, Awaited())
+                one = self._early[item] = _Handed(item), looked
                 handed.append(one)
         self._hand_over(handed, self._gradients, gradients=True)
 
@@ -113,9 +121,9 @@ class Background:
             if (digest := self._trials_early.pop(item, None)) is not None:
                 same = gradient is not None and self._measurer.digest(gradient) == digest
                 self._update.judge(item, same)
-            if early is not None and early.seen.tensor is gradient and not early.seen.moved(gradient):
-                samples[item] = early.awaited
-                self._gradients.awaited.append((item, early.awaited))
+            if early is not None and early[1].tensor is gradient and not early[1].moved(gradient):
+                samples[item] = early[0]
+                self._gradients.awaited.append(early[0])
             elif gradient is None:
                 samples[item] = Sample(None, None, NONE)
             else:
@@ -200,24 +208,35 @@ class Background:
 
     def _take(self, samples: Samples, leaves: Iterable[tuple[Item, Any]], rest: _Rest, *, gradients: bool) -> None:
         now: list[tuple[Item, torch.Tensor]] = []
-        handed: list[_Handed] = []
+        on_trial: list[int] = []
+        handed: _Lot = []
         for item, leaf in leaves:
             if not isinstance(leaf, torch.Tensor):
                 samples[item] = self._plain(item, leaf)
                 continue
-            awaited = samples[item] = Awaited()
             if leaf.device.type not in self._here and (making := self._measurer.make(leaf, gradient=gradients)):
+                awaited = samples[item] = Awaited()
                 self._making.append((awaited, making))
-            elif may_rest(item, leaf) and rest.trust.standing(item) == TRIALS and (looked := seen(leaf)) is not None:
-                handed.append(_Handed(item, looked, awaited))
-                rest.awaited.append((item, awaited))
-            else:
-                now.append((item, leaf))
+                continue
+            if may_rest(item, leaf):
+                standing = rest.trust.standing(item)
+                if standing == TRIALS and (looked := seen(leaf)) is not None:
+                    one = samples[item] = _Handed(item)
+                    handed.append((one, looked))
+                    continue
+                if 0 <= standing < TRIALS:
+                    on_trial.append(len(now))
+            samples[item] = _NOT_YET  # its place among the others
+            now.append((item, leaf))
+        rest.awaited += [one for one, _ in handed]
         self._hand_over(handed, rest, gradients=gradients)
-        for (item, tensor), sample in zip(now, self._measured(now, gradients=gradients), strict=True):
+        measured = self._measured(now, gradients=gradients)
+        for (item, _), sample in zip(now, measured, strict=True):
             samples[item] = sample._replace(value=None) if item.kind == "rng" else sample
-            if sample.digest is not None and may_rest(item, tensor) and 0 <= rest.trust.standing(item) < TRIALS:
-                rest.trials.append((item, tensor.detach(), sample.digest))
+        for place in on_trial:
+            (item, tensor), digest = now[place], measured[place].digest
+            if digest is not None:
+                rest.trials.append((item, tensor.detach(), digest))
 
     def _measured(self, now: list[tuple[Item, torch.Tensor]], *, gradients: bool) -> list[Sample]:
         return self._measurer.tensors([tensor for _, tensor in now], gradients=gradients)
@@ -234,22 +253,23 @@ class Background:
         self._known[item] = (leaf if type(leaf) in _SIMPLE or item.kind == "rng" else None, sample)
         return sample
 
-    def _hand_over(self, handed: list[_Handed], rest: _Rest, *, gradients: bool) -> None:
+    def _hand_over(self, handed: _Lot, rest: _Rest, *, gradients: bool) -> None:
         if handed:
             rest.jobs.append(self._worker.do(lambda: self._measure_all(handed, gradients=gradients)))
 
-    def _measure_all(self, handed: list[_Handed], *, gradients: bool) -> None:
+    def _measure_all(self, handed: _Lot, *, gradients: bool) -> None:
         handed.reverse()
         while handed:
-            lot, size_bytes = [], 0
+            lot: _Lot = []
+            size_bytes = 0
             while handed and size_bytes < _CHUNK_BYTES:
                 lot.append(handed.pop())
-                size_bytes += lot[-1].seen.tensor.nbytes
-            held = [one.seen.held() for one in lot]
+                size_bytes += lot[-1][1].tensor.nbytes
+            held = [looked.held() for _, looked in lot]
             samples = self._measurer.tensors(held, gradients=gradients)
-            for one, tensor, sample in zip(lot, held, samples, strict=True):
-                if not one.seen.moved(tensor):
-                    one.awaited.sample = sample
+            for (one, looked), tensor, sample in zip(lot, held, samples, strict=True):
+                if not looked.moved(tensor):
+                    one.sample = sample
 
     def _wait(self, rest: _Rest) -> None:
         self._worker.go()
@@ -264,10 +284,10 @@ class Background:
         rest.trials.clear()
 
     def _find_moved(self, rest: _Rest) -> None:
-        for item, awaited in rest.awaited:
-            if awaited.sample is None:
-                rest.trust.judge(item, rested=False)
-                self.moved[item] = self.moved.get(item, 0) + 1
+        for one in rest.awaited:
+            if one.sample is None:
+                rest.trust.judge(one.item, rested=False)
+                self.moved[one.item] = self.moved.get(one.item, 0) + 1
         rest.awaited.clear()
 
 

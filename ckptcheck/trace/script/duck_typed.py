@@ -1,10 +1,9 @@
 """Optimizers that are no torch.optim.Optimizer, or never ran its constructor: found by what they hold."""
 
-import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -12,11 +11,16 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ckptcheck.trace.script.apart import APART
 from ckptcheck.trace.script.fields import fields_of, has, is_setting, weakly
+from ckptcheck.trace.script.living import classes, objects
 from ckptcheck.trace.script.modules import Modules
 from ckptcheck.trace.script.notes import Notes
 from ckptcheck.trace.script.optimizers import Optimizers
 from ckptcheck.trace.script.updates import STEP_CODES, Updates
 from ckptcheck.trace.script.wrapping import code_of, in_place, tell_before
+
+_LOOKS: Final = 6
+"""How often everything alive is gone through at most, of which at most `_LOOKS_BEFORE` times before any gradient."""
+_LOOKS_BEFORE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class DuckTyped:
         self._before = -1
         self._seen = (-1, -1, -1)
         self._missed: dict[int, _Missed] = {}
+        self._looked: set[int] = set()
+        self._looks = 0
         self._stand_ins: dict[int, tuple[Callable[[], Any], Any]] = {}
         self._undo: dict[type, Callable[[], None]] = {}
 
@@ -65,8 +71,10 @@ class DuckTyped:
 
     def before_forward(self) -> None:
         """A window begins: where no optimizer is known at all, one that steps with a closure is found here."""
-        if not self._optimizers.changes and self._before != self._modules.changes:
+        if not self._optimizers.changes and self._before != self._modules.changes and self._looks < _LOOKS_BEFORE:
             self._before = self._modules.changes
+            if not any(map(_is_foreign, classes())):
+                return
             self._look({id(one) for _, _, one in self._modules.parameters() if one.requires_grad})
 
     def after_backward(self) -> None:
@@ -76,7 +84,8 @@ class DuckTyped:
             return
         before, self._missed = self._missed, {}
         missed = self._unheld()
-        if missed and missed.keys() != before.keys():
+        if not missed.keys() <= self._looked and self._looks < _LOOKS:
+            self._looked |= missed.keys()
             self._look(set(missed))
             missed = self._unheld()
         if before:
@@ -104,6 +113,7 @@ class DuckTyped:
         }
 
     def _look(self, wanted: set[int]) -> None:
+        self._looks += 1
         found = [(first, one) for one in _steppers() if (first := _first_held(one, wanted)) is not None]
         order = {id(one): place for place, (_, _, one) in enumerate(self._modules.parameters())}
         for _, one in sorted(found, key=lambda pair: order.get(pair[0], len(order))):
@@ -183,21 +193,18 @@ class StandIn:
 
 def _steppers() -> list[Any]:
     """Everything alive that has a `step` and may be an optimizer."""
-    kinds: dict[type, bool] = {}
-    found = []
-    for one in gc.get_objects():
-        kind = type(one)
-        if kind not in kinds:
-            kinds[kind] = _may_optimize(kind)
-        if kinds[kind] and "_optimizer_step_pre_hooks" not in fields_of(one):
-            found.append(one)
-    return found
+    return [one for one in objects(_may_optimize) if "_optimizer_step_pre_hooks" not in fields_of(one)]
 
 
 def _may_optimize(kind: type) -> bool:
     if issubclass(kind, nn.Module | LRScheduler | StandIn | type):
         return False
     return has(kind, "step")
+
+
+def _is_foreign(kind: type) -> bool:
+    """Whether a class may optimize, and is none of torch's own, whose objects are known from their making on."""
+    return kind.__module__.partition(".")[0] != "torch" and _may_optimize(kind)
 
 
 def _first_held(one: Any, wanted: set[int]) -> int | None:

@@ -1,11 +1,11 @@
 """The modules of a script: every one that is made is known, and the roots among them are named."""
 
-import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import FrameType
+from typing import Final
 from weakref import ref
 
 import torch
@@ -13,7 +13,15 @@ from torch import nn
 
 from ckptcheck.state.naming import resolve
 from ckptcheck.trace.script.averages import averaged
+from ckptcheck.trace.script.living import objects
 from ckptcheck.trace.script.wrapping import tell_after
+
+_SEARCHES: Final = 3
+"""How often everything alive is gone through for modules that were made in some other way than most."""
+_TOLD: Final = frozenset({1, 8, 64, 512, 4096})
+
+
+def _nothing() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +47,19 @@ class _Found:
 class Modules:
     """Knows every module made since `listen`, without keeping any alive.
 
-    `changes` counts how often one was added. `tell_called` hears of each module that is entered for the first time.
+    `changes` counts how often one was added. `tell_called` hears of each module that is entered for the first time,
+    `tell_made` of a few of those that are made, the first one among them.
     """
 
     def __init__(self) -> None:
         self.changes = 0
         self.tell_called: Callable[[nn.Module], None] = lambda _: None
+        self.tell_made: Callable[[], None] = _nothing
         self._known: dict[int, _Known] = {}
         self._called: dict[int, ref[nn.Module]] = {}
         self._found: _Found | None = None
         self._searched: set[int] = set()
+        self._searches = 0
 
     def listen(self) -> Callable[[], None]:
         """Know every module that is made from here on; returns what undoes it."""
@@ -64,6 +75,8 @@ class Modules:
         # A module's own class may define == without a hash, so that it can be no key itself.
         key = id(module)
         self.changes += 1
+        if self.changes in _TOLD:
+            self.tell_made()
         self._known[key] = _Known(ref(module, lambda _: self._known.pop(key, None)), read)
 
     def _restored(self, module: nn.Module) -> None:
@@ -144,8 +157,11 @@ class Modules:
     def _search(self) -> bool:
         """Look through everything that is alive for modules that were made in some other way than most."""
         before = self.changes
-        for one in gc.get_objects():
-            if issubclass(type(one), nn.Module) and id(one) not in self._known and not _is_replica(one):
+        self._searches += 1
+        if self._searches > _SEARCHES:
+            return False
+        for one in objects(lambda kind: issubclass(kind, nn.Module)):
+            if id(one) not in self._known and not _is_replica(one):
                 self._add(one)
         return self.changes > before
 

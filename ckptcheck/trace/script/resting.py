@@ -21,6 +21,7 @@ SMALL_BYTES: Final = 64
 """Smaller tensors are measured at once: counters, of which many cost next to nothing together."""
 SMALL_BUFFER_BYTES: Final = 65536
 """Smaller buffers are statistics, which move in each forward pass; larger ones are masks and tables."""
+_TYPES: Final = (torch.Tensor, torch.nn.Parameter)
 TRIALS: Final = 2
 MOVED: Final = -1
 _PLACES: Final = 16
@@ -29,15 +30,16 @@ _PLACES: Final = 16
 
 def may_rest(item: Item, tensor: torch.Tensor) -> bool:
     """Whether a tensor is of a kind that may rest and can be looked at: contiguous memory of the CPU, not small."""
+    kind = item.kind
     return (
-        item.kind in KINDS
-        and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        kind in KINDS
+        and type(tensor) in _TYPES
+        and tensor.layout is torch.strided
+        and tensor.nbytes >= (SMALL_BUFFER_BYTES if kind == "buffer" else SMALL_BYTES)
         and tensor.is_cpu
-        and tensor.layout == torch.strided
         and not tensor.is_nested
-        and tensor.nbytes >= (SMALL_BUFFER_BYTES if item.kind == "buffer" else SMALL_BYTES)
-        and not tensor.is_quantized
         and tensor.is_contiguous()
+        and not tensor.is_quantized
     )
 
 
@@ -78,9 +80,24 @@ def seen(tensor: torch.Tensor) -> Seen | None:
 
 def _glimpse(tensor: torch.Tensor) -> bytes:
     """Words of four bytes from head to tail."""
-    content = (ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())
-    words = memoryview(content).cast("B")[: tensor.nbytes // 4 * 4].cast("I")
-    return words[:: max(1, len(words) // (_PLACES - 1))].tobytes() + words[-1:].tobytes()
+    place = tensor.data_ptr(), tensor.nbytes
+    words = _words.get(place)
+    if words is None:
+        if len(_words) >= _MOST_WORDS:
+            _words.clear()
+        words = _words[place] = _words_at(*place)
+    return words[0].tobytes() + words[1].tobytes()
+
+
+_words: dict[tuple[int, int], tuple[memoryview, memoryview]] = {}
+"""Where to look, by address and size. It is looked at only where a living tensor has both: they hold no memory."""
+_MOST_WORDS: Final = 100_000
+
+
+def _words_at(address: int, size: int) -> tuple[memoryview, memoryview]:
+    content = (ctypes.c_ubyte * size).from_address(address)
+    words = memoryview(content).cast("B")[: size // 4 * 4].cast("I")
+    return words[:: max(1, len(words) // (_PLACES - 1))], words[-1:]
 
 
 @dataclass(slots=True)

@@ -30,7 +30,10 @@ class Sections:
 
     def listen(self) -> Callable[[], None]:
         """Know every one that is made from here on; returns what undoes it."""
-        undo = [tell_after(kind, "__init__", self._add_schedule) for kind in _SCHEDULES]
+        if self._modules is not None:
+            self._modules.tell_made = self._averages.watch
+        undo = [self._averages.leave]
+        undo += [tell_after(kind, "__init__", self._add_schedule) for kind in _SCHEDULES]
         undo.append(tell_after(GradScaler, "__init__", lambda one: _add(self._scalers, one)))
 
         def stop() -> None:
@@ -52,10 +55,11 @@ class Sections:
         return {kind: prefixed(objects) for kind, objects in parts.items() if objects}
 
     def _all_averages(self, optimizers: list[Any]) -> list[Any]:
-        if self._modules is None:
+        modules = self._modules
+        if modules is None:
             return []
         trained = [tensor for one in optimizers for tensor in members(one)]
-        return [*self._modules.averages(trained), *self._averages.all(self._modules.training(trained))]
+        return [*modules.averages(trained), *self._averages.all(lambda: modules.training(trained))]
 
 
 def _add(known: list["ref[Any]"], one: Any) -> None:

@@ -1,12 +1,18 @@
-"""A thread that does one thing after the other beside the script, and never keeps the interpreter from ending."""
+"""A thread that does one thing after the other beside the script.
 
+It has ended before the interpreter is taken down, however that comes about: a thread that is inside of torch then would
+abort the process. It finishes what it was given first, which takes a fraction of a second.
+"""
+
+import atexit
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, RLock, Thread
 from typing import TypeAlias
 
 _LOOK_EVERY_S = 1.0
@@ -46,7 +52,7 @@ _Queue: TypeAlias = "SimpleQueue[Job | None]"
 
 
 class Worker:
-    """Does jobs in their order, from the next `go` on; where no thread can be started, at once.
+    """Does jobs in their order, from the next `go` on; at once where no thread can be started, or it has ended.
 
     `complain` raises what went wrong in one. A fork waits for the jobs first, so that the child finds nothing held.
     """
@@ -54,22 +60,29 @@ class Worker:
     def __init__(self) -> None:
         self._queue: _Queue = SimpleQueue()
         self._thread: Thread | None = None
+        self._process = os.getpid()
         self._next: deque[Job] = deque()
         self._last: Job | None = None
-        self._alone = False
+        self._over = False
+        self._lock = RLock()
+        """Between who hands over and who ends: several threads may train while the main one comes to its end."""
         self._troubles: list[BaseException] = []
         _workers.add(self)
 
     def do(self, work: Callable[[], None]) -> Job:
         """Have something done, once `go` is called; returns at once."""
         job = Job(work)
-        if self._thread is None and not self._alone:
-            self._start()
-        if self._thread is None:
-            _run(job, self._troubles)
-        else:
-            job.given_to(self._thread)
-            self._next.append(job)
+        with self._lock:
+            if self._thread is None and not self._over:
+                self._start()
+            thread = self._thread
+            if thread is not None and not self._over:
+                job.given_to(thread)
+                self._next.append(job)
+                return job
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()  # what was handed over before comes first
+        self._run(job)
         return job
 
     def go(self) -> None:
@@ -78,17 +91,19 @@ class Worker:
         Two threads of python take turns. While the main thread has much to do in python itself it is better left
         alone: each call of torch would let the other thread in, and would have to wait until that lets go.
         """
-        while self._next:
-            with suppress(IndexError):  # another thread forks, and so has it begun at the same moment
-                self._last = job = self._next.popleft()
-                self._queue.put(job)
+        if self._next:
+            with self._lock:
+                while self._next:
+                    self._last = job = self._next.popleft()
+                    self._queue.put(job)
 
     def _start(self) -> None:
-        thread = Thread(target=_work, args=(self._queue, self._troubles), name="ckptcheck-recording", daemon=True)
+        _end_with_the_interpreter()
+        thread = Thread(target=self._work, name="ckptcheck-recording", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # at the end of the interpreter, or where threads are limited
-            self._alone = True
+            self._over = True
         else:
             self._thread = thread
 
@@ -100,33 +115,55 @@ class Worker:
     def idle(self) -> None:
         """Return when everything is done."""
         self.go()
-        if self._last is not None:
-            self._last.wait()
+        last = self._last
+        if last is not None:
+            last.wait()
             self._last = None
 
     def end(self) -> None:
         """Return when everything is done and the thread has ended; what comes later is done at once."""
-        self.go()
-        thread, self._thread, self._alone, self._last = self._thread, None, True, None
-        if thread is not None:
-            self._queue.put(None)
+        if os.getpid() != self._process:
+            return  # a fork takes no thread along
+        with self._lock:
+            self.go()
+            thread, over, self._over, self._last = self._thread, self._over, True, None
+            if thread is not None and not over:
+                self._queue.put(None)
+        if thread is not None and thread is not threading.current_thread():
             thread.join()
 
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            self._run(job)
+            del job
 
-def _work(queue: _Queue, troubles: list[BaseException]) -> None:
-    while (job := queue.get()) is not None:
-        _run(job, troubles)
-        del job
-
-
-def _run(job: Job, troubles: list[BaseException]) -> None:
-    try:
-        job.do()
-    except BaseException as trouble:  # noqa: BLE001 (it is raised in the calling thread)
-        troubles.append(trouble)
+    def _run(self, job: Job) -> None:
+        try:
+            job.do()
+        except BaseException as trouble:  # noqa: BLE001 (it is raised in the calling thread)
+            self._troubles.append(trouble)
 
 
 _workers: "weakref.WeakSet[Worker]" = weakref.WeakSet()
+_ending: set[int] = set()
+"""The processes in which all workers are ended with the interpreter."""
+
+
+def _end_with_the_interpreter() -> None:
+    # Before the interpreter joins other threads, and again where something else that is called there has raised.
+    if os.getpid() in _ending:
+        return
+    _ending.add(os.getpid())
+    atexit.register(_end_all)
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        with suppress(RuntimeError):  # it has begun to end; what is registered with atexit is still called
+            register(_end_all)
+
+
+def _end_all() -> None:
+    for worker in list(_workers):
+        worker.end()
 
 
 def _before_fork() -> None:

@@ -109,7 +109,8 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
         trajectory = within_tolerance(trajectory, set(), policy)
     idle = idle_generators(trajectory, crew.reference, right, whole=noise.first is None)
     if noise.first is None:  # no equal run was moved by what it draws from a generator that nothing seeds
-        idle = {item.name: step + 1 for item in noise.floor if item.kind == "rng" and item.name in whole.drawn} | idle
+        unseeded_ones = [item.name for item in noise.floor if item.kind == "rng" and item.name in whole.drawn]
+        idle = {**dict.fromkeys(unseeded_ones, step + 1), **idle}
     trajectory = without_generators(trajectory, idle)
     case = Case(
         run=stopped.resumed.name,
@@ -190,7 +191,7 @@ def _with_modes(case: Case, crew: Crew) -> Case:
     first, load = case.first, case.load
     if load is None or first is None or first.step != case.step + 1 or first.stage not in ("buffers", "loss", "grad"):
         return case
-    drawn = case.trajectory.drawn if case.trajectory is not None else frozenset()
+    drawn = (case.trajectory.drawn if case.trajectory is not None else frozenset()) - case.idle_generators.keys()
     if any(one.section != "rng" or one.name in drawn for one in load.entries):
         return case
     begin = next((step for step, moment in crew.reference.moments if moment == LOAD), None)

@@ -165,9 +165,9 @@ def test_two_whole_checkpoints_in_the_output_folder_are_two_and_those_of_ranks_i
     optimizer.step()
     both = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     (tmp_path / "step5").mkdir()
-    for name in ("best.pt", "last.pt", "step5/rank0.pt", "step5/rank1.pt"):
+    for name in ("a.pt", "b.pt", "step5/rank0.pt", "step5/rank1.pt"):
         torch.save(both, tmp_path / name)
         os.utime(tmp_path / name, (1000, 1000))
-    os.utime(tmp_path / "last.pt", (2000, 2000))
-    assert checkpoint_in(tmp_path, ["best.pt", "last.pt"]) == tmp_path / "last.pt"
+    os.utime(tmp_path / "b.pt", (2000, 2000))
+    assert checkpoint_in(tmp_path, ["a.pt", "b.pt"]) == tmp_path / "b.pt"
     assert checkpoint_in(tmp_path, ["step5/rank0.pt", "step5/rank1.pt"]) == tmp_path / "step5"

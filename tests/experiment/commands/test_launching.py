@@ -11,8 +11,11 @@ import pytest
 
 from ckptcheck.errors import RunFailedError
 from ckptcheck.experiment.commands import processes
-from ckptcheck.experiment.commands.launching import Launch, run_all
+from ckptcheck.experiment.commands.launching import Launch, run_all, with_traces
+from ckptcheck.experiment.commands.recorded import Recorded
 from ckptcheck.experiment.commands.telling import check_trained
+from ckptcheck.trace.file import TraceWriter
+from ckptcheck.trace.items import STEP, Item, Sample
 from ckptcheck.trace.script.orders import Orders
 
 PYTHON = shlex.quote(sys.executable)
@@ -164,3 +167,16 @@ def test_what_an_experiment_needs_of_a_run_is_told_where_it_lacks(launch):
             check_trained(replace(one.result(), name="reference"), one.meeting)
         assert said in str(refused.value)
         assert "\n" not in str(refused.value)
+
+
+def test_traces_of_one_rank_come_in_the_order_in_which_their_processes_began(tmp_path):
+    begun = ("rank-1", "rank-0", "rank-0.pid-101", "rank-0.pid-99")
+    for second, name in enumerate(begun):
+        header = {"digest": "xxh3_128", "rank": int(name[5]), "started": f"2026-01-01T00:00:0{second}+00:00"}
+        writer = TraceWriter(tmp_path / f"{name}.trace", header)
+        writer.write(1, STEP, [(Item("scaler", "scale"), Sample(None, bytes(16), value=1.0))])
+        writer.close(clean=True)
+    run = with_traces(Recorded("reference", ("train",), "ended", 0), tmp_path)
+    assert [one.path.stem for one in run.traces] == [*begun[1:], begun[0]]
+    for one in run.traces:
+        one.close()

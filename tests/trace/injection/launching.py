@@ -14,7 +14,7 @@ from ckptcheck.trace.injection import pth
 from ckptcheck.trace.injection.environment import recorded
 from ckptcheck.trace.script.orders import VARIABLE, Orders
 
-TIMEOUT_S = 300
+TIMEOUT_S = 900
 NOT_PASSED_ON = (VARIABLE, "PYTHONPATH", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PYTHONHASHSEED", "COVERAGE_PROCESS_START")
 
 

@@ -51,7 +51,7 @@ if __name__ == "__main__":
 """
 
 RANKS = """
-import os
+import os, sys
 import torch
 import torch.distributed as dist
 
@@ -66,7 +66,7 @@ for step in range(3):
     loss = model(torch.full((3, 4), float(rank + step))).square().mean()
     loss.backward()
     optimizer.step()
-print("rank", rank, loss.item())
+sys.stdout.write(f"rank {rank} {loss.item()}\\n")  # in one piece: the other rank writes too
 dist.destroy_process_group()
 """
 

@@ -1,4 +1,5 @@
 """How scripts end, and what is then in the trace; what goes wrong in the recorder, and what the script sees of it."""
+# ruff: noqa: E501 (scripts as texts)
 
 import pytest
 

@@ -84,7 +84,8 @@ def test_two_teachers_of_one_class_have_the_names_that_they_have_later(tmp_path)
             out = student(batch(number))
             for one in teachers:
                 with torch.no_grad():
-                    out = out - one(batch(number))
+                    target = one(batch(number))
+                out = out - target
             out.sum().backward()
             optimizer.step()
 

@@ -78,3 +78,9 @@ def test_a_step_looks_complete_when_all_of_the_step_before_have_updated(updates,
             windows.count(ord(one), _held(one))
             found.append(windows.looks_complete)
     assert found == expected
+
+
+def test_an_optimizer_whose_parameters_have_all_been_replaced_still_opens_a_step():
+    windows = Windows()
+    assert windows.count(1, frozenset({10})) and windows.count(1, frozenset({20}))
+    assert windows.step == 2

@@ -127,6 +127,13 @@ def test_what_is_laid_out_is_bounded_and_spread_evenly(trained, monkeypatch):
     assert {7, 12} < found < frozenset(range(7, 13)), "the first and the last, and some between"
 
 
+def test_nothing_is_run_once_more_where_there_is_nothing_to_measure(trained):
+    differing = apart(0, case_for(trained, "clean"), trained["reference"])
+    experiment = None  # it is not asked for anything
+    measures, runs = second_pass.measured_ranks(experiment, [differing], rtol=0.0, atol=0.0)
+    assert (measures, runs) == ([Measure()], [])
+
+
 def test_a_run_whose_load_was_held_against_nothing_never_passes(trained):
     case = case_for(trained, "clean")
     for load, verdict in ((case.load, Verdict.PASS), (None, Verdict.INCONCLUSIVE)):
