@@ -26,6 +26,11 @@ def exit_code_of(run: Callable[[], None], arguments: Sequence[str]) -> int:
             raise
         _abandon_stdout()
         return EXIT_PASS
+    except OSError as error:
+        if _TELLING.isdisjoint(arguments):
+            raise
+        _abandon_stdout()
+        return _refuse(f"cannot write to standard output: {error.strerror or error}", ())
     except click.ClickException as error:
         return _refuse(_worded(error), arguments)
     except RunFailedError as error:

@@ -130,7 +130,8 @@ class Amount(click.FloatRange):
 def interruption(value: str) -> str:
     """Check SIGNAL@STEP, such as TERM@7. BadParameter for anything else."""
     if not re.fullmatch(r"\w+@[1-9]\d*", value):
-        raise click.BadParameter(f"{value!r} is not SIGNAL@STEP, such as TERM@7")
+        counted = "; steps are counted from 1" if re.fullmatch(r"\w+@0+", value) else ""
+        raise click.BadParameter(f"{value!r} is not SIGNAL@STEP, such as TERM@7{counted}")
     return value
 
 

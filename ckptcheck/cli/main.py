@@ -4,6 +4,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
@@ -11,6 +12,8 @@ import click
 
 from ckptcheck import __version__
 from ckptcheck.cli.edge import exit_code_of
+from ckptcheck.cli.orphans import orphans_ended
+from ckptcheck.cli.streams import abandon_stderr
 from ckptcheck.finding import EXIT_ERROR
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -27,6 +30,14 @@ COMMANDS: Final[Mapping[str, str]] = {
 """Command by name: the module that holds it under the name `command`."""
 CHECKPOINTS: Final = ("inspect", "check", "diff")
 """Commands that look into checkpoints; the others run trainings."""
+ENDING: Final = tuple(
+    getattr(signal, name)
+    for name in (
+        "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU",
+    )
+    if hasattr(signal, name)
+)  # fmt: skip
+"""Signals that ask a process to end, as schedulers and time limits send them."""
 EXAMPLES: Final = """Examples:
 
 \b
@@ -92,11 +103,15 @@ def door(context: click.Context) -> None:
 
 def main() -> NoReturn:
     """Be the console script. A bug of ours crashes with its traceback, and not with the exit code of a failed check."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:  # a cancelled pipeline cleans up as Ctrl-C does
             signal.signal(number, signal.default_int_handler)
     try:
-        door.main()
+        with orphans_ended() if sys.argv[1:2] == ["verify"] else nullcontext():
+            door.main()
     except Exception:  # noqa: BLE001 - nothing is swallowed: only the exit code differs from python's own
-        traceback.print_exc()
+        try:
+            traceback.print_exc()
+        except OSError:  # stderr cannot be written either
+            abandon_stderr()
         sys.exit(EXIT_ERROR)

@@ -194,7 +194,11 @@ def _take_settings(context: click.Context, parameter: click.Parameter, given: Pa
         return
     from ckptcheck.config import load_config
 
-    config = load_config(given, Path.cwd())
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise click.UsageError("the current folder has been removed: go into one that is there") from None
+    config = load_config(given, here)
     own = config.verify if context.info_name == "verify" else {}
     told = {key.replace("-", "_"): value for key, value in {**config.settings, **own}.items()}
     told["freeze"] = [f"{glob}={contract}" for glob, contract in config.freeze.items()]

@@ -9,7 +9,8 @@ import click
 from ckptcheck.cli.calls import verbs_of
 from ckptcheck.cli.kinds import Place, pattern, report_file
 from ckptcheck.cli.options import digest_option
-from ckptcheck.cli.streams import check_writable
+from ckptcheck.cli.streams import abandon_stderr, check_writable, in_mid_line
+from ckptcheck.errors import OutputError
 from ckptcheck.finding import Result, Verdict
 
 HELP: Final = """Run CMD as it is, and record each process that trains in it.
@@ -63,18 +64,16 @@ def command(
         said = f"{words[0]!r} is one word: give the command without quotes, as -- python train.py"
         raise click.UsageError(said, context)
     result = verbs_of(context).record(words, grads=not no_grads, **options)
-    if not quiet or result.verdict is Verdict.ERROR:
-        _tell(result)
-    _report(result, reports)
+    lines = _told(result) if not quiet or result.verdict is Verdict.ERROR else []
+    _say([*lines, *_report(result, reports)])
     part = result.parts["recorded"]
     assert isinstance(part, dict)
     context.exit(int(str(part["exit_code"])))
 
 
-def _tell(result: Result) -> None:
-    """Say on stderr what was recorded: stdout is the script's."""
+def _told(result: Result) -> list[str]:
+    """What was recorded, in lines."""
     from ckptcheck.reports.headlines import headline
-    from ckptcheck.reports.page import escaped
 
     mark = "error: " if result.verdict is Verdict.ERROR else ""
     lines = [f"ckptcheck: {mark}{headline(result)}"]
@@ -84,15 +83,34 @@ def _tell(result: Result) -> None:
     part = result.parts["recorded"]
     notes = part["notes"] if isinstance(part, dict) else []
     lines += [f"ckptcheck: note: {one}" for one in notes] if isinstance(notes, list) else []
-    for line in lines:
-        click.echo(escaped(line), err=True)
+    return lines
 
 
-def _report(result: Result, reports: Sequence[tuple[str, Path]]) -> None:
-    if reports:
-        from ckptcheck.cli.streams import write_file
-        from ckptcheck.reports.page import Page
-        from ckptcheck.reports.table import REPORTS
+def _say(lines: Sequence[str]) -> None:
+    """Say it on stderr: stdout is the script's. Where it cannot be said, the script's exit code still stands."""
+    from ckptcheck.reports.page import escaped
 
-        for form, path in reports:
+    try:
+        if lines and in_mid_line():
+            click.echo(err=True)
+        for line in lines:
+            click.echo(escaped(line), err=True)
+    except OSError:
+        abandon_stderr()
+
+
+def _report(result: Result, reports: Sequence[tuple[str, Path]]) -> list[str]:
+    """Write the reports; what to say of those that cannot be written any more, after the script has run."""
+    if not reports:
+        return []
+    from ckptcheck.cli.streams import write_file
+    from ckptcheck.reports.page import Page
+    from ckptcheck.reports.table import REPORTS
+
+    said = []
+    for form, path in reports:
+        try:
             write_file(path, REPORTS[form](result, Page()))
+        except OutputError as error:
+            said.append(f"ckptcheck: error: {error}")
+    return said

@@ -1,8 +1,11 @@
 """Where results go: standard output, whose reader may leave, and files, which appear whole or not at all."""
 
+import fcntl
 import os
+import stat
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from ckptcheck.errors import OutputError
 
@@ -25,9 +28,34 @@ def write_out(text: str) -> None:
 
 def abandon_stdout() -> None:
     """Send what is still buffered nowhere, so that the interpreter's last flush does not fail again."""
+    _abandon(sys.stdout)
+
+
+def abandon_stderr() -> None:
+    """The same for what cannot be said on stderr."""
+    _abandon(sys.stderr)
+
+
+def _abandon(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def in_mid_line() -> bool:
+    """Whether what stands last in stderr is an unfinished line; False where that cannot be known."""
+    try:
+        number = sys.stderr.fileno()
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return False
+        end = os.fstat(number).st_size if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND else (
+            os.lseek(number, 0, os.SEEK_CUR)
+        )  # fmt: skip
+        with Path(f"/dev/fd/{number}").open("rb") as file:
+            file.seek(end - 1)
+            return file.read(1) not in (b"\n", b"")
+    except (OSError, ValueError, AttributeError):  # closed, of another kind, or at its beginning
+        return False
 
 
 def check_writable(path: Path) -> None:

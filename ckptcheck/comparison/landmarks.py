@@ -11,6 +11,7 @@ from ckptcheck.comparison.renaming import renamed_items
 from ckptcheck.comparison.trace_steps import Mask, Numbering, Numbers, Side
 from ckptcheck.trace.items import END, LOAD, STEP, Item
 from ckptcheck.trace.reading import Trace
+from ckptcheck.trace.whole_steps import whole_steps
 
 PROBES: Final = 16
 """Tensors of a kind that are looked up at every step at first."""
@@ -84,7 +85,7 @@ class Landmarks:
         self._tensors = {kind: (self._kinds == kind) & ~np.array(counting, bool) for kind in ("param", "state")}
         self._major: Mask = np.isin(self._kinds, ("param", "state"))
         self._next: Mask = np.isin(self._kinds, tuple(NEXT))
-        self.steps = reference.steps
+        self.steps = whole_steps(reference)
         self.loaded = self._loads[1] is not None
         self.start = self._loads[0][0] if self._loads[0] is not None else (self.steps or [1])[0] - 1
         self._load = self._held(other, self._loads[1], renaming=True)

@@ -9,6 +9,7 @@ from ckptcheck.errors import TraceError
 from ckptcheck.finding import Compared
 from ckptcheck.trace.items import END, STEP, Item
 from ckptcheck.trace.reading import Trace
+from ckptcheck.trace.whole_steps import is_thinned, whole_steps
 
 __all__ = ["FLAGS", "UNMATCHED", "Difference", "TraceDiff", "compare_traces"]
 
@@ -24,8 +25,9 @@ class TraceDiff:
 
     `differences` are in order of step, stage and name. `steps` are those compared. `drawn` are the generators that
     either side drew from within them, without those that it set anew in the first of them. `left_only` and
-    `right_only` are steps between the first and last compared one that only one side has. `left_out` counts
-    differences that were seen and not kept. In `differences`, the value of a structure is its JSON text.
+    `right_only` are steps between the first and last compared one that only one side has, where both recorded every
+    one. `left_out` counts differences that were seen and not kept. In `differences`, the value of a structure is its
+    JSON text.
     """
 
     steps: tuple[int, ...]
@@ -79,16 +81,18 @@ def compare_traces(
             f"{left.path} holds {left.header['digest']} digests, {right.path} {right.header['digest']}: "
             f"unlike digests cannot be compared; record both with the same --digest"
         )
-    first = first if first is not None else max(left.steps[:1] + right.steps[:1], default=1)
-    last = last if last is not None else min(left.steps[-1:] + right.steps[-1:], default=0)
-    spans = [{step for step in trace.steps if first <= step <= last} for trace in (left, right)]
+    whole = whole_steps(left), whole_steps(right)
+    first = first if first is not None else max(whole[0][:1] + whole[1][:1], default=1)
+    last = last if last is not None else min(whole[0][-1:] + whole[1][-1:], default=0)
+    spans = [{step for step in steps if first <= step <= last} for steps in whole]
     steps = tuple(sorted(spans[0] & spans[1]))
+    thinned = is_thinned(left) or is_thinned(right)
     pair = TracePair(left, right)
     differences: list[Difference] = []
     differing_steps = left_out = 0
     for step in steps:
-        whole = every or differing_steps < WHOLE_STEPS
-        found, beyond = pair.differences(step, None if whole else KEPT_A_KIND)
+        in_full = every or differing_steps < WHOLE_STEPS
+        found, beyond = pair.differences(step, None if in_full else KEPT_A_KIND)
         differences += found
         differing_steps += bool(found)
         left_out += beyond
@@ -100,8 +104,8 @@ def compare_traces(
         compared=pair.compared(len(steps)),
         differences=tuple(differences),
         drawn=frozenset((_drawn(left, steps) | _drawn(right, steps)) - set_anew),
-        left_only=tuple(sorted(spans[0] - spans[1])),
-        right_only=tuple(sorted(spans[1] - spans[0])),
+        left_only=() if thinned else tuple(sorted(spans[0] - spans[1])),
+        right_only=() if thinned else tuple(sorted(spans[1] - spans[0])),
         left_out=left_out,
     )
 
@@ -116,7 +120,7 @@ def _reseeded(
     apart = {(one.step, one.item) for one in differences if one.item.kind == "rng"}
     found = set()
     for step, item in apart:
-        if step != steps[-1]:
+        if step + 1 in steps:
             agree = (step + 1, item) not in apart
         else:
             ends = [trace.digest(*_after(trace, step), item) for trace in (left, right)]

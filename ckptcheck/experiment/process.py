@@ -183,7 +183,7 @@ class Worker:
         else:
             status, error = (
                 "died",
-                f"killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}",
+                f"killed by {signal_name(-code)}" if code < 0 else f"left with exit code {code}",
             )
         return Outcome(
             name=self.job.name,
@@ -210,12 +210,29 @@ def _signal_group(process: Started, number: signal.Signals) -> None:
         os.killpg(process.pid, number)
 
 
+def signal_name(number: int) -> str:
+    """The name of a signal, as kill -l has it."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # of the real-time ones only the first and the last have names
+        first = int(getattr(signal, "SIGRTMIN", number))
+        return f"SIGRTMIN+{number - first}" if number > first else f"signal {number}"
+
+
 def last_lines(log: Path) -> str:
-    """The last lines that a run printed."""
+    """The last lines that a run printed; "" where its log has gone."""
+    try:
+        text = last_bytes(log).decode("utf-8", "replace")
+    except FileNotFoundError:  # a run may remove what is not its own
+        return ""
+    return "\n".join(text.rstrip().split("\n")[-LAST_LINES:])
+
+
+def last_bytes(log: Path) -> bytes:
+    """The end of a log. OSError where it cannot be read."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 14)))
-        text = file.read().decode("utf-8", "replace")
-    return "\n".join(text.rstrip().split("\n")[-LAST_LINES:])
+        return file.read()
 
 
 class Crew:

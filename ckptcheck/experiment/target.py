@@ -48,7 +48,9 @@ def load_factory(target: str) -> Callable[[Context], Any]:
     if factory is None:
         offered = [key for key, value in vars(module).items() if callable(value) and key.startswith("build")]
         hint = f"; it has {', '.join(offered)}" if offered else ""
-        raise TargetError(f"the target {target!r} has no factory {name!r}{hint}: define {name}(ctx) -> ckptcheck.Run")
+        as_it_is = "; a script as it is takes --run and --resume instead" if is_file(place) and not offered else ""
+        said = f"the target {target!r} has no factory {name!r}{hint}: define {name}(ctx) -> ckptcheck.Run{as_it_is}"
+        raise TargetError(said)
     if not callable(factory):
         raise TargetError(f"{name!r} of the target {target!r} is a {type(factory).__name__}, not a function of ctx")
     return factory  # type: ignore[no-any-return]

@@ -44,6 +44,26 @@ def commands(sheet: Sheet, result: Result, full: bool) -> None:
         sheet.row("Offline", "experiment trackers and hubs (-v names the variables, --online leaves them)", style="dim")
 
 
+def saved_later(sheet: Sheet, result: Result, full: bool) -> None:
+    """Say what the runs saved after the resume that was held against each other, and what came of it."""
+    rows = [row for row in entries_of(result, "saved_later") if full or not row.get("reason")]
+    for place, row in enumerate(rows):
+        lead = f"{words.scalar(row.get('path'))}, step {words.scalar(row.get('step'))}: "
+        sheet.row("" if place else "Saved later", _saved(row), lead=lead)
+
+
+def _saved(row: Entry) -> str:
+    if row.get("reason"):
+        return f"not compared: {words.scalar(row['reason'])}"
+    kinds = (("tensors", "tensor"), ("generators", "generator"), ("values", "plain value"))
+    apart = [words.counted(number, noun) for key, noun in kinds if isinstance(number := row.get(key), int) and number]
+    said = f"{words.joined(apart)} differ" if apart else "as in the reference"
+    chance = row.get("chance")
+    if not isinstance(chance, int) or not chance:
+        return said
+    return f"{said}, but for {words.counted(chance, 'value')} in which equal runs differ too"
+
+
 def not_seen(sheet: Sheet, result: Result, full: bool) -> None:
     """Say what the recorder could not see of the scripts."""
     rows = entries_of(result, "notes")

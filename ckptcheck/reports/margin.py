@@ -10,7 +10,7 @@ from ckptcheck.reports.sheet import Sheet
 
 _WITHOUT_COMPARISON: Final = frozenset({"save", "resume"})
 _TOLD_ELSEWHERE: Final = frozenset({
-    "trajectory", "crossed", "runs", "magnitudes", "notes", "set", "run", "resume", "alignment",
+    "trajectory", "crossed", "runs", "magnitudes", "notes", "set", "run", "resume", "alignment", "saved_later",
 })  # fmt: skip
 _OUTPUTS: Final = ("checkpoint", "step", "trace", "seconds")
 """What is shown of a command that compares nothing unless all is wanted."""

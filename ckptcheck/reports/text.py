@@ -5,7 +5,7 @@ from typing import Final
 
 from ckptcheck.finding import Result, Verdict
 from ckptcheck.reports import checked, contents, differences, distances, recorded, words
-from ckptcheck.reports.commands import commands, not_seen
+from ckptcheck.reports.commands import commands, not_seen, saved_later
 from ckptcheck.reports.findings import other_findings, without_effect
 from ckptcheck.reports.headlines import headline
 from ckptcheck.reports.margin import compared, crossed, environment, not_judged, runs, settings
@@ -54,6 +54,7 @@ def _trajectory(sheet: Sheet, result: Result, page: Page) -> None:
         sheet.gap()
     commands(sheet, result, full)
     compared(sheet, result)
+    saved_later(sheet, result, full)
     runs(sheet, result, full)
     crossed(sheet, result)
     not_seen(sheet, result, full)
@@ -90,6 +91,9 @@ def _cause(sheet: Sheet, result: Result, full: bool) -> None:
     if (raised := finding.evidence.get("raised")) and words.scalar(raised) not in finding.message:
         did = "failed:" if "run" in result.parts else "raised"
         sheet.row("", f"the resumed run then {did} {words.scalar(raised)}")
+    last = finding.evidence.get("last_lines")
+    for place, line in enumerate(last if isinstance(last, list) else ()):
+        sheet.row("", words.scalar(line), lead="" if place else "its last lines: ", style="dim", deeper=place > 0)
     if full and (said := words.evidence(finding)):
         sheet.row("", f"evidence: {said}", style="dim")
     if finding.fix:

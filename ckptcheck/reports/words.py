@@ -41,7 +41,11 @@ def headline(result: Result) -> str:
     else:
         what = _BAD_NEWS.get(result.command, "see the findings")
     first = result.first_divergence
-    return f"{what}, first at {moment(first.step, first.stage)}" if first else what
+    if first is None:
+        return what
+    if result.cause is not None and result.cause.code == "CK615":
+        return f"{what}, at {moment(first.step, first.stage)}, when the signal came"
+    return f"{what}, first at {moment(first.step, first.stage)}"
 
 
 def cause_finding(result: Result) -> Finding | None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ckptcheck.errors import OutputError
 from ckptcheck.state.tensor import TensorSpec
+from ckptcheck.trace.descriptors import Descriptors, keep_for_ever
 from ckptcheck.trace.items import Item, Sample
 from ckptcheck.trace.reading import Trace, open_traces
 from ckptcheck.trace.schema import APPLICATION_ID, MAX_TEXT, SCHEMA, SUFFIX, VERSION
@@ -47,15 +48,20 @@ class TraceWriter:
             # A write-ahead log is what survives SIGKILL without a sync a step; it is folded in at the end.
             self._base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._base.execute(f"PRAGMA user_version = {VERSION}")
+            # Nobody else reads meanwhile; a part of the log would else be mapped, and kill who writes where a script
+            # cuts the file.
+            self._base.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute("PRAGMA synchronous = OFF")
             self._base.executescript(SCHEMA)
+            self._descriptors = Descriptors(path, path.with_name(f"{path.name}-wal"))
             self.set_header(header)
 
     def set_header(self, header: Mapping[str, Any]) -> None:
         """Add or replace header values; they are kept as JSON."""
         rows = [(name, json.dumps(value)) for name, value in header.items()]
         with self._trouble():
+            self._look()
             self._base.executemany("INSERT OR REPLACE INTO header VALUES (?, ?)", rows)
 
     def write(self, step: int, moment: str, samples: Iterable[tuple[Item, Sample]]) -> None:
@@ -65,6 +71,7 @@ class TraceWriter:
         known = len(self._ids)
         try:
             with self._trouble():
+                self._look()
                 self._base.execute("BEGIN")
                 self._base.execute("INSERT INTO steps VALUES (?, ?, ?)", (self._moments, step, moment))
                 self._insert([self._row(item, sample) for item, sample in dict(samples).items()])
@@ -89,7 +96,7 @@ class TraceWriter:
         self._latest.clear()
         self._texts.clear()
         with suppress(sqlite3.Error):
-            if self._base.in_transaction:
+            if not self._descriptors.lost and self._base.in_transaction:
                 self._base.execute("ROLLBACK")
 
     def _row(self, item: Item, sample: Sample) -> tuple[Any, ...]:
@@ -119,7 +126,7 @@ class TraceWriter:
 
     def close(self, clean: bool) -> None:
         """End the trace; `clean` marks that the run came to its end. The file is then self-contained."""
-        if os.getpid() != self._process:
+        if os.getpid() != self._process or self._descriptors.lost:
             return
         try:
             if clean:
@@ -127,8 +134,21 @@ class TraceWriter:
             with self._trouble():
                 self._fold_in()
         finally:
-            with self._trouble():
-                self._base.close()
+            if not self._descriptors.lost:
+                with self._trouble():
+                    self._base.close()
+
+    def _look(self) -> None:
+        """Raise OSError where the files are not open any more: what is open under their numbers may be the script's.
+
+        Nothing is closed then, now or when the process ends.
+        """
+        if self._descriptors.are_ours():
+            return
+        if not self._descriptors.lost:
+            self._descriptors.lost = True
+            keep_for_ever(self._base)
+        raise OSError("its file was closed by the script")
 
     def _fold_in(self) -> None:
         try:

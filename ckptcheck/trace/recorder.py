@@ -195,7 +195,7 @@ class Recorder(AbstractContextManager["Recorder"]):
         if place is not None:
             with self._timed():
                 part = self._part(self._updates.get(place, 0))
-                for _, _, tensor, name, _ in self._subjects.slots(optimizer):
+                for _, _, tensor, name, _, _ in self._subjects.slots(optimizer):
                     self._gradient(name, tensor, part)
                 self._updates[place] = self._updates.get(place, 0) + 1
                 if not sampling.was_skipped(optimizer):

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import torch
 
 from ckptcheck.state.flags import flags
+from ckptcheck.state.tensor_bytes import contiguous_bytes
 from ckptcheck.state.training_state import unnamed
 from ckptcheck.state.tree import flatten, is_plain
 from ckptcheck.trace.items import Item, Sample
@@ -32,27 +33,36 @@ def _made(name: str, basis: Any, make: Callable[[], Any]) -> Any:
 
 def generators() -> Leaves:
     """The state of torch's CPU generator, of each CUDA device's in use, of numpy's and of python's."""
-    yield Item("rng", "torch"), torch.get_rng_state()
+    state = torch.get_rng_state()
+    yield Item("rng", "torch"), _made("torch", bytes(contiguous_bytes(state)), lambda: state)
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         for device in range(torch.cuda.device_count()):
             yield Item("rng", f"cuda:{device}"), torch.cuda.get_rng_state(device)
     numpy = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):
-        yield Item("rng", "numpy"), numpy.random.get_state(legacy=False)
+        held = numpy.random.get_state(legacy=False)
+        yield Item("rng", "numpy"), _made("numpy", _basis(held), lambda: held)
     now = random.getstate()
     yield Item("rng", "python"), _made("python", now, lambda: repr(now))
 
 
+def _basis(state: Any) -> Any:
+    """What the state of numpy's generator is made of, as something that is compared fast; itself where it is odd."""
+    inner = state.get("state")
+    if not isinstance(inner, dict):
+        return object()
+    parts = (one.tobytes() if hasattr(one, "tobytes") else one for one in inner.values())
+    return (*parts, *(one for key, one in state.items() if key != "state"))
+
+
 def parameters(subjects: Subjects) -> Leaves:
     """Every parameter of the model, by its first name."""
-    for name, parameter in subjects.names().parameters.items():
-        yield Item("param", name), parameter
+    yield from subjects.items("param", subjects.names().parameters)
 
 
 def buffers(subjects: Subjects) -> Leaves:
     """Every buffer of the model, persistent or not."""
-    for name, buffer in subjects.names().buffers.items():
-        yield Item("buffer", name), buffer
+    yield from subjects.items("buffer", subjects.names().buffers)
 
 
 def hyperparameters(subjects: Subjects, place: int, part: int = 0) -> Leaves:
@@ -71,20 +81,22 @@ def optimizer_state(subjects: Subjects, place: int) -> Leaves:
     slots: dict[int, str] = {}
     for index, (tensor, entries) in enumerate(getattr(optimizer, "state", {}).items()):
         if not isinstance(tensor, torch.Tensor):  # some optimizers keep global entries under a string
-            yield from _entries(str(tensor), entries, place)
+            yield from _entries(subjects, str(tensor), entries, place)
             continue
         name = names.name_of(tensor)
         if name is None:
-            slots = slots or {id(held): slot for _, _, held, slot, _ in subjects.slots(optimizer)}
+            slots = slots or {id(slot.tensor): slot.name for slot in subjects.slots(optimizer)}
             name = slots.get(id(tensor)) or unnamed(-1, index)
-        yield from _entries(name, entries, place)
+        yield from _entries(subjects, name, entries, place)
 
 
-def _entries(name: str, entries: Any, place: int) -> Leaves:
+def _entries(subjects: Subjects, name: str, entries: Any, place: int) -> Leaves:
     if not entries:  # looking an entry up leaves an empty one behind, which holds nothing
         return
-    simple = type(entries) is dict and all(type(key) is str and type(one) in _LEAVES for key, one in entries.items())
-    for key, leaf in entries.items() if simple else flatten(entries):
+    if type(entries) is dict and all(type(key) is str and type(one) in _LEAVES for key, one in entries.items()):
+        yield from zip(subjects.entries(place, name, tuple(entries)), entries.values(), strict=True)
+        return
+    for key, leaf in flatten(entries):
         yield Item("state", name, key, place), leaf
 
 
@@ -122,17 +134,26 @@ def binding(subjects: Subjects) -> Leaves:
     """Who is in which group, and which parameters are not trained, as canonical JSON texts."""
     groups: list[dict[str, Any]] = [
         {
-            "class": type(optimizer).__qualname__,
+            "class": _class_of(optimizer),
             "groups": [[None] * len(group["params"]) for group in optimizer.param_groups],
         }
         for optimizer in subjects.optimizers()
     ]
     for place, optimizer in enumerate(subjects.optimizers()):
-        for group, index, _, name, held in subjects.slots(optimizer):
-            groups[place]["groups"][group][index] = name if held else None
+        for slot in subjects.slots(optimizer):
+            groups[place]["groups"][slot.group][slot.index] = slot.name if slot.held else None
     frozen = [name for name, one in subjects.names().parameters.items() if not one.requires_grad]
     yield Item("structure", "groups"), _made("groups", groups, lambda: json.dumps(groups))
     yield Item("structure", "frozen"), _made("frozen", frozen, lambda: json.dumps(frozen))
+
+
+def _class_of(optimizer: Any) -> str:
+    """The class by its name; with its module where it is not the class of that name which torch has."""
+    kind = type(optimizer)
+    known = getattr(torch.optim, kind.__name__, None)
+    if known is None or (isinstance(known, type) and issubclass(kind, known)):
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def modes(subjects: Subjects) -> Leaves:

@@ -9,6 +9,7 @@ from ckptcheck.state.digest import PLAIN_DIGEST, Digest
 from ckptcheck.state.training_state import SECTIONS, Entry, Group, Optimizer, Parameter, TrainingState
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, PRESENCE, STEP, Item, Sample
+from ckptcheck.trace.whole_steps import OF_BEGIN
 
 
 def state_at(trace: Trace, step: int, moment: str) -> TrainingState:
@@ -104,6 +105,8 @@ def state_after_step(trace: Trace, step: int) -> TrainingState | None:
     if (step, STEP) not in trace.moments or (step + 1, STEP) not in trace.moments or begin is None:
         return None
     after, following = trace.samples(step, STEP), trace.samples(step + 1, STEP)
+    if all(item.kind in OF_BEGIN for item in after):
+        return None  # with --every N
     bound = following if trace.header.get("driver") == "script" else after
     parts = (
         (after, frozenset({"param", "buffer", "state", *SECTIONS})),

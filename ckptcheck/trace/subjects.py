@@ -2,12 +2,27 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import torch
 
 from ckptcheck.state.naming import LiveNames, resolve
 from ckptcheck.state.training_state import unnamed
+from ckptcheck.trace.items import Item
+
+
+_MAX_ENTRIES: Final = 200_000
+
+
+class Slot(NamedTuple):
+    """A member of an optimizer's groups. `held` says that the model holds it; `gradient` is the item of its gradient."""
+
+    group: int
+    index: int
+    tensor: torch.Tensor
+    name: str
+    held: bool
+    gradient: Item
 
 
 @dataclass(slots=True)
@@ -22,6 +37,9 @@ class Subjects:
     optimizers: Callable[[], list[Any]]
     sections: Callable[[], Mapping[str, Mapping[str, Any]]]
     _names: LiveNames | None = field(default=None, init=False)
+    _listed: dict[str, tuple[Any, list[tuple[Item, torch.Tensor]]]] = field(default_factory=dict, init=False)
+    _slots: dict[int, tuple[Any, list[int], list["Slot"]]] = field(default_factory=dict, init=False)
+    _entries: dict[tuple[int, str], tuple[tuple[str, ...], tuple[Item, ...]]] = field(default_factory=dict, init=False)
 
     def names(self) -> LiveNames:
         """The model's names; call `refresh` when modules or parameters may have been replaced."""
@@ -34,17 +52,52 @@ class Subjects:
         self._names = None
         return self.names()
 
+    def name(self, names: LiveNames) -> None:
+        """Have these names."""
+        self._names = names
+
     def forget(self) -> None:
         """Let go of the model's tensors until names are asked for again."""
         self._names = None
+        self._listed.clear()
+        self._slots.clear()
 
-    def slots(self, optimizer: Any) -> Iterator[tuple[int, int, torch.Tensor, str, bool]]:
-        """Yield (group, index, tensor, name, held by the model) for every member of an optimizer's groups."""
+    def items(self, kind: str, tensors: Mapping[str, torch.Tensor]) -> list[tuple[Item, torch.Tensor]]:
+        """Items of a kind for tensors by name, made once for the very same mapping."""
+        known = self._listed.get(kind)
+        if known is None or known[0] is not tensors:
+            known = self._listed[kind] = tensors, [(Item(kind, name), one) for name, one in tensors.items()]
+        return known[1]
+
+    def entries(self, place: int, name: str, keys: tuple[str, ...]) -> tuple[Item, ...]:
+        """Items of state entries of one parameter, made once for the same keys."""
+        known = self._entries.get((place, name))
+        if known is None or known[0] != keys:
+            if len(self._entries) > _MAX_ENTRIES:
+                self._entries.clear()
+            items = tuple(Item("state", name, key, place) for key in keys)
+            known = self._entries[place, name] = keys, items
+        return known[1]
+
+    def slots(self, optimizer: Any) -> "list[Slot]":
+        """Every member of an optimizer's groups; the very same list where neither they nor the names have changed."""
         names = self.names()
-        for group, members in enumerate(optimizer.param_groups):
-            for index, tensor in enumerate(members["params"]):
-                name = names.name_of(tensor)
-                yield group, index, tensor, name if name is not None else unnamed(group, index), name is not None
+        held = [id(tensor) for members in optimizer.param_groups for tensor in members["params"]]
+        held += [len(members["params"]) for members in optimizer.param_groups]
+        known = self._slots.get(id(optimizer))
+        if known is None or known[0] is not names.parameters or known[1] != held:
+            slots = list(_slots(optimizer, names))
+            known = self._slots[id(optimizer)] = names.parameters, held, slots
+        return known[2]
+
+
+def _slots(optimizer: Any, names: LiveNames) -> "Iterator[Slot]":
+    for group, members in enumerate(optimizer.param_groups):
+        for index, tensor in enumerate(members["params"]):
+            name = names.name_of(tensor)
+            known = name is not None
+            name = name if name is not None else unnamed(group, index)
+            yield Slot(group, index, tensor, name, known, Item("grad", name))
 
 
 def from_run(run: Any) -> Subjects:

@@ -1,6 +1,6 @@
 """What a script gave to `load_state_dict`, as the load that rules judge: by the names and places of live objects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -8,13 +8,14 @@ from typing import Final
 from ckptcheck.conventions.wrappers import Stripper
 from ckptcheck.optimizers.guessing import guess
 from ckptcheck.rules.loads.dry_run import DryRun, Paired
-from ckptcheck.rules.loads.hyperparameters import same_number
 from ckptcheck.rules.loads.views import rows_of, sizes
 from ckptcheck.state.checkpoint import Checkpoint, NameSource, Naming, numbered
 from ckptcheck.state.raw import RawTree
 from ckptcheck.state.scalars import finite_number
 from ckptcheck.state.training_state import Entry, Group, Optimizer, Parameter, TrainingState, unnamed
 from ckptcheck.trace.given_state import LoadNote, ScriptLoads, contents
+from ckptcheck.verdict.left_out import state_filled
+from ckptcheck.verdict.set_by_hand import Slot, with_the_keys, without_set_by_hand
 
 METHOD: Final = "load_state_dict"
 _NAMED: Final = Naming(NameSource.PARAM_NAMES, certain=True, reason="the groups that were given name their parameters")
@@ -36,8 +37,12 @@ def has_moved(state: TrainingState) -> bool:
     return any(position is not None and position > 0 for position in positions)
 
 
-def load_of(seen: ScriptLoads) -> DryRun:
-    """The load as one of a checkpoint that holds what was given, its optimizers paired by what they were given to."""
+def load_of(seen: ScriptLoads, moving: frozenset[Slot] = frozenset(), only: Sequence[str] = ()) -> DryRun:
+    """The load as one of a checkpoint that holds what was given, its optimizers paired by what they were given to.
+
+    `moving` are hyperparameters that the script sets itself for each step; `only` the globs that the recording was
+    held to.
+    """
     from ckptcheck.verdict.held import held_against
 
     loaded = seen.loaded if seen.comparable else None
@@ -47,8 +52,9 @@ def load_of(seen: ScriptLoads) -> DryRun:
     pairs = [_pair(place, one, seen, built, named=place in named) for place, one in enumerate(built.optimizers)]
     if loaded is not None:
         loaded = _left_by_the_load(loaded, pairs, seen)
-        pairs = [_without_set_by_hand(one, loaded) for one in pairs]
-        loaded = replace(loaded, optimizers=tuple(map(_with_the_keys, loaded.optimizers, pairs)))
+        pairs = [without_set_by_hand(one, loaded, moving) for one in pairs]
+        loaded = state_filled(loaded, pairs, only)
+        loaded = replace(loaded, optimizers=tuple(map(with_the_keys, loaded.optimizers, pairs)))
     checkpoint = Checkpoint(
         raw=_TREE,
         convention="plain",
@@ -171,43 +177,6 @@ def _left_by_the_load(loaded: TrainingState, pairs: list[Paired], seen: ScriptLo
 def _is_cast_later(given: Entry, built: Entry, now: Entry) -> bool:
     """Whether a tensor took what it was given as it is, and has become one of another dtype since."""
     return given.spec == built.spec and now.spec != built.spec
-
-
-def _without_set_by_hand(pair: Paired, loaded: TrainingState) -> Paired:
-    """A pair without the hyperparameters that the script itself sets: neither given nor built is what the update uses.
-
-    A rate that the training loop calculates for each step is no fault of the load.
-    """
-    if pair.file is None or sizes(pair.file) != sizes(pair.live):
-        return pair
-    groups = []
-    for given, built, now in zip(
-        pair.file.groups, pair.live.groups, loaded.optimizers[pair.place].groups, strict=False
-    ):
-        own = given.hyperparameters.keys() & now.hyperparameters.keys() & built.hyperparameters.keys()
-        third = {
-            key
-            for key in own
-            if not any(same_number(one.hyperparameters[key], now.hyperparameters[key]) for one in (given, built))
-        }
-        groups.append(tuple(_without(one, third) for one in (given, built)))
-    file = replace(pair.file, groups=tuple(given for given, _ in groups))
-    return replace(pair, file=file, live=replace(pair.live, groups=tuple(built for _, built in groups)))
-
-
-def _without(group: Group, keys: set[str]) -> Group:
-    return replace(group, hyperparameters={key: one for key, one in group.hyperparameters.items() if key not in keys})
-
-
-def _with_the_keys(loaded: Optimizer, pair: Paired) -> Optimizer:
-    """A live optimizer after the load without the hyperparameters that its pair has lost."""
-    if pair.file is None or len(pair.file.groups) != len(loaded.groups):
-        return loaded
-    groups = []
-    for now, given, built in zip(loaded.groups, pair.file.groups, pair.live.groups, strict=True):
-        lost = now.hyperparameters.keys() - given.hyperparameters.keys() - built.hyperparameters.keys()
-        groups.append(_without(now, set(lost)))
-    return replace(loaded, groups=tuple(groups))
 
 
 def fruitless(note: LoadNote, seen: ScriptLoads) -> DryRun | None:

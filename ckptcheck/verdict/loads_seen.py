@@ -21,6 +21,8 @@ from ckptcheck.rules.stored.stored import Purpose, Stored
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.given_state import ScriptLoads, script_loads
 from ckptcheck.verdict.given_load import fruitless, is_resume, load_of
+from ckptcheck.verdict.left_out import asked_for, with_left_out
+from ckptcheck.verdict.set_by_hand import set_each_step
 
 _LEFT_OUT: Final = (
     names_not_aligned,  # an info of every load by number
@@ -51,9 +53,12 @@ def loads_seen(trace: Trace, select: tuple[str, ...] = ("CK",), ignore: tuple[st
     seen = script_loads(trace)
     if seen is None:
         return (), ()
+    only = asked_for(trace)
+    seen = with_left_out(seen, only)
+    dry = load_of(seen, set_each_step(trace), only)
     found: list[Finding] = []
     unjudged: list[NotJudged] = []
-    for findings, not_judged in _said(seen, select, ignore):
+    for findings, not_judged in _said(seen, dry, select, ignore):
         found += findings
         unjudged += not_judged
     told = [_placed(one, trace) for one in _once(found)]
@@ -62,28 +67,27 @@ def loads_seen(trace: Trace, select: tuple[str, ...] = ("CK",), ignore: tuple[st
 
 
 def _said(
-    seen: ScriptLoads, select: tuple[str, ...], ignore: tuple[str, ...]
+    seen: ScriptLoads, dry: DryRun, select: tuple[str, ...], ignore: tuple[str, ...]
 ) -> Iterable[tuple[list[Finding], list[NotJudged]]]:
     by_prefix = {one.code for one in (key_prefix_mismatch, weights_not_loaded)}
-    fruitless_loads = [dry for note in seen.notes if (dry := fruitless(note, seen)) is not None]
-    for dry in fruitless_loads:
-        said = judged(chosen([key_prefix_mismatch], select, ignore), dry, WHY_NOT)
-        yield said if said[0] else judged(chosen([weights_not_loaded], select, ignore), dry, WHY_NOT)
+    fruitless_loads = [one for note in seen.notes if (one := fruitless(note, seen)) is not None]
+    for one in fruitless_loads:
+        said = judged(chosen([key_prefix_mismatch], select, ignore), one, WHY_NOT)
+        yield said if said[0] else judged(chosen([weights_not_loaded], select, ignore), one, WHY_NOT)
     yield [], [*_unseen(seen, select, ignore)]
     if seen.loaded is None or not is_resume(seen):
         if seen.raised:
-            yield judged(chosen(_OF_A_RAISE, select, ignore), load_of(seen), WHY_NOT)
+            yield judged(chosen(_OF_A_RAISE, select, ignore), dry, WHY_NOT)
         elif seen.given.parameters and any(one.groups for one in seen.given.optimizers):
-            yield _of_what_was_given(load_of(seen), select, ignore)
+            yield _of_what_was_given(dry, select, ignore)
         return
-    dry = load_of(seen)
-    rules = [one for one in chosen(LOAD_RULES, select, ignore) if one not in _LEFT_OUT]
+    rules = [rule for rule in chosen(LOAD_RULES, select, ignore) if rule not in _LEFT_OUT]
     if fruitless_loads or not seen.given.parameters:
-        rules = [one for one in rules if one.code not in by_prefix]
+        rules = [rule for rule in rules if rule.code not in by_prefix]
     if not _replaced(seen):
-        rules = [one for one in rules if one is not stale_parameter_reference]
+        rules = [rule for rule in rules if rule is not stale_parameter_reference]
     findings, not_judged = judged(rules, dry, WHY_NOT)
-    yield [one for one in findings if not _is_beside(one)], not_judged
+    yield [found for found in findings if not _is_beside(found)], not_judged
     yield _of_what_was_given(dry, select, ignore)
 
 

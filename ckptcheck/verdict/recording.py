@@ -3,8 +3,8 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,9 @@ from ckptcheck.trace.injection.pth import placed
 from ckptcheck.trace.script.orders import VARIABLE, Orders
 
 RUN: Final = "recording"
+_ISOLATED: Final = (
+    "a python started with -E, -I or -S needs --pth PYTHON, and one without our environment cannot be recorded"
+)
 _FACTS: Final = ("torch", "python", "platform", "device", "digest", "flags")
 
 
@@ -54,27 +57,44 @@ def record_command(order: RecordOrder) -> Result:
     """
     if not order.words:
         raise UsageError("no command to record: give it after --, such as `-- python train.py`")
-    if VARIABLE in os.environ:
-        raise UsageError("this is recorded already, by another ckptcheck: record the inner or the outer command")
+    if _is_recorded_already():
+        return _handed_through(order)
     with ExitStack() as stack:
-        made = _make_folder(order.output)
+        folder, made = _make_folder(order.output)
         scratch = Path(stack.enter_context(_scratch()))
         if order.python is not None:
             stack.enter_context(placed(order.python))
         meeting = Meeting(scratch / "control")
         stack.callback(meeting.close)
-        run = _run(order, scratch, meeting)
+        run = _run(order, folder, scratch, meeting)
         result = _result(order, run, meeting)
         for trace in run.traces:
             trace.close()
-        if made and not any(order.output.iterdir()):
-            order.output.rmdir()
+        if made:
+            with suppress(OSError):  # it holds something, or the script has removed it
+                folder.rmdir()
     return result
 
 
-def _make_folder(folder: Path) -> bool:
-    """Make the folder, or refuse it with OutputError before anything is started; whether it is new."""
+def _is_recorded_already() -> bool:
+    """Whether our environment is that of a recording that goes on."""
+    return VARIABLE in os.environ and Path(os.environ[VARIABLE]).is_file()
+
+
+def _handed_through(order: RecordOrder) -> Result:
+    """Run the command inside somebody else's recording, which records it, and say so."""
+    run = _foreground(order, os.environ)
+    said = "another ckptcheck around this one records already: nothing was recorded here"
+    return _result(order, run if run.error else replace(run, error=said), None)
+
+
+def _make_folder(folder: Path) -> tuple[Path, bool]:
+    """Make the folder, or refuse it with OutputError before anything is started: its absolute path, whether it is new.
+
+    The script may go elsewhere, or remove the folder that we stand in.
+    """
     try:
+        folder = folder.resolve()
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise OutputError(f"{folder} exists already and is never written over: name a new folder, or remove it")
         new = not folder.exists()
@@ -83,7 +103,7 @@ def _make_folder(folder: Path) -> bool:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise OutputError(f"{folder} cannot be written ({error.strerror}): name a folder that can") from error
-    return new
+    return folder, new
 
 
 def _scratch() -> "tempfile.TemporaryDirectory[str]":
@@ -93,9 +113,9 @@ def _scratch() -> "tempfile.TemporaryDirectory[str]":
         raise OutputError(f"no temporary folder can be made ({error}); set TMPDIR to one with room") from error
 
 
-def _run(order: RecordOrder, scratch: Path, meeting: Meeting) -> Recorded:
+def _run(order: RecordOrder, folder: Path, scratch: Path, meeting: Meeting) -> Recorded:
     orders = Orders(
-        traces=order.output.resolve(),
+        traces=folder,
         run=RUN,
         command=order.words,
         digest=order.digest,
@@ -105,17 +125,21 @@ def _run(order: RecordOrder, scratch: Path, meeting: Meeting) -> Recorded:
         control=meeting.control,
     )
     environment = recorded(orders, scratch / "orders.json")
+    return with_traces(_foreground(order, environment), folder)
+
+
+def _foreground(order: RecordOrder, environment: Mapping[str, str]) -> Recorded:
     try:
         returned = run_in_foreground(order.words, environment)
     except OSError as error:
         code, said = why_not_started(error, order.words)
         return Recorded(RUN, order.words, "failed", code, error=said)
     status = "ended" if returned == 0 else "failed" if returned > 0 else "died"
-    return with_traces(Recorded(RUN, order.words, status, exit_code(returned)), order.output)
+    return Recorded(RUN, order.words, status, exit_code(returned))
 
 
-def _result(order: RecordOrder, run: Recorded, meeting: Meeting) -> Result:
-    error = run.error or _nothing_recorded(run, meeting)
+def _result(order: RecordOrder, run: Recorded, meeting: Meeting | None) -> Result:
+    error = run.error or (_nothing_recorded(run, meeting) if meeting is not None else "")
     findings, not_judged = _seen(order, run.traces)
     steps = [len(one.steps) for one in run.traces]
     part: dict[str, Json] = {
@@ -125,7 +149,7 @@ def _result(order: RecordOrder, run: Recorded, meeting: Meeting) -> Result:
         "trace": str(order.output),
         "steps": max(steps, default=0),
         "processes": [_process(one) for one in run.traces],
-        "notes": list(run.notes),
+        "notes": [*run.notes, *_idle_pattern(run.traces)],
     }
     return Result(
         command="record",
@@ -139,15 +163,22 @@ def _result(order: RecordOrder, run: Recorded, meeting: Meeting) -> Result:
     )
 
 
+def _idle_pattern(traces: tuple[Trace, ...]) -> list[str]:
+    """A sentence on a glob of `--only` that nothing has a name for."""
+    from ckptcheck.verdict.left_out import idle_pattern
+
+    idle = idle_pattern(one for one in traces if one.steps)
+    return [f"--only {idle!r} matches no parameter and no buffer"] if idle is not None else []
+
+
 def _nothing_recorded(run: Recorded, meeting: Meeting) -> str:
-    reason = why_nothing(run, meeting)
+    reason = why_nothing(run, meeting, _ISOLATED)
     if not reason:
         return ""
     raised = next((str(one.header["raised"]) for one in run.traces if one.header.get("raised")), "")
     if raised:
         return f"no step was recorded: {Path(run.words[0]).name} raised {raised} before its first update"
-    noted = f" ({run.notes[0]})" if run.notes else ""
-    return f"nothing was recorded: {Path(run.words[0]).name} {reason}{noted}"
+    return f"nothing was recorded: {Path(run.words[0]).name} {reason}"
 
 
 def _seen(order: RecordOrder, traces: tuple[Trace, ...]) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:

@@ -63,8 +63,29 @@ def test_help_into_a_closed_pipe_is_no_error(arguments):
 def test_a_full_disk_under_stdout_is_exit_2():
     with open("/dev/full", "w") as full:
         done = run("verify", "t", code=WITH_FAKES + "door.main(obj=FakeVerbs(BROKEN))", stdout=full)
-    assert done.returncode == 2
-    assert done.stderr.startswith("ckptcheck: error: cannot write to standard output")
+        helped = run("verify", "--help", stdout=full)
+        unsaid = run("verify", "a b c", stderr=full)
+    for one in (done, helped):
+        assert one.returncode == 2
+        assert one.stderr.startswith("ckptcheck: error: cannot write to standard output")
+        assert one.stderr.count("\n") == 1
+    assert unsaid.returncode == 2
+
+
+LEAVES_ONE = """
+import subprocess
+from ckptcheck.cli.orphans import orphans_ended
+with orphans_ended():
+    subprocess.run(["sh", "-c", "env -i setsid sh -c 'sleep 600 & echo $!; wait' & read line"], stdin=subprocess.PIPE)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans on")
+def test_what_a_run_left_behind_without_its_environment_is_ended():
+    done = run(code=LEAVES_ONE)  # its end is the end of the pipe that the sleeping process holds too
+    assert done.returncode == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
 
 
 def test_a_terminal_without_utf8_gets_ascii():
@@ -74,7 +95,7 @@ def test_a_terminal_without_utf8_gets_ascii():
     assert r"\xe9" in done.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGXCPU])
 def test_what_ends_a_pipeline_is_an_interrupt(number):
     done = run("verify", "t", str(number.value), code=KILLED)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "ckptcheck: interrupted\n")

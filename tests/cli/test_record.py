@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from ckptcheck.experiment.commands.handing import HANDED_ON
 from ckptcheck.trace.file import open_traces
 from ckptcheck.trace.script.orders import VARIABLE
 
@@ -86,10 +87,100 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_started(tm
         assert (done.returncode, done.stdout) == (2, "")
         assert said in done.stderr
         assert done.stderr.count("\n") == 1
-    again = record(tmp_path / "trace", *bare("open('started', 'w')"), cwd=tmp_path, env={**os.environ, VARIABLE: "x"})
-    assert (again.returncode, "recorded already" in again.stderr) == (2, True)
     assert not (tmp_path / "started").exists()
     assert (tmp_path / "full" / "rank-0.trace").read_text() == "an earlier one"
+
+
+def test_nothing_of_our_own_end_takes_the_place_of_the_exit_code(tmp_path):
+    (tmp_path / "reports").mkdir()
+    cases = {
+        "import shutil; shutil.rmtree('trace')": "imported no torch",
+        "import os; os.rmdir('trace'); open('trace', 'w')": "imported no torch",
+        "import os; os.mkfifo('trace/rank-0.trace')": "imported no torch",
+        "import os; os.rmdir('reports')": "json: there is no folder",
+    }
+    for code, said in cases.items():
+        options = ("--report", "json=reports/x.json") if "reports" in code else ()
+        done = record(Path("trace"), *bare(f"{code}; raise SystemExit(6)"), cwd=tmp_path, options=options)
+        assert done.returncode == 6
+        assert said.removeprefix("json: ") in done.stderr or "cannot write" in done.stderr
+        assert "Traceback" not in done.stderr
+        shutil.rmtree(tmp_path / "trace", ignore_errors=True)
+        (tmp_path / "trace").unlink(missing_ok=True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_what_cannot_be_said_leaves_the_exit_code(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open("/dev/full", "w") as full:
+        for stderr in (full, writing):
+            words = [*RECORD, "-o", str(tmp_path / "trace"), "--", *bare("raise SystemExit(5)")]
+            assert subprocess.run(words, stderr=stderr, check=False, timeout=LIMIT_S).returncode == 5
+    os.close(writing)
+
+
+def test_our_line_begins_a_line_where_that_can_be_known(tmp_path):
+    for mode in ("w", "a"):
+        with (tmp_path / "log").open(mode) as log:
+            words = [*RECORD, "-o", str(tmp_path / "trace"), "--", *bare("import sys; sys.stderr.write('half a line')")]
+            subprocess.run(words, stderr=log, check=True, timeout=LIMIT_S)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [line.split(": error")[0] for line in lines] == ["half a line", "ckptcheck"] * 2
+
+
+def test_a_recording_inside_a_recording_hands_the_command_through(tmp_path):
+    inner = (*RECORD, "-o", str(tmp_path / "inner"), "--", *bare("print('out'); raise SystemExit(6)"))
+    done = record(tmp_path / "outer", *inner)
+    assert (done.returncode, done.stdout) == (6, "out\n")
+    assert "another ckptcheck around this one records already" in done.stderr
+    assert not (tmp_path / "inner").exists()
+    left_over = record(tmp_path / "trace", *bare("pass"), env={**os.environ, VARIABLE: "gone"})
+    assert "imported no torch" in left_over.stderr, "the variable alone is no recording"
+
+
+IGNORES_CHILDREN = """
+import signal, sys
+from ckptcheck.experiment.commands.handing import run_in_foreground
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+ask = "import signal; raise SystemExit(7 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 1)"
+code = run_in_foreground([sys.executable, "-S", "-c", ask], {})
+print(code, signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN)
+"""
+
+
+def test_a_caller_that_ignores_its_children_is_no_reason_to_wait_for_ever():
+    done = subprocess.run(
+        [sys.executable, "-c", IGNORES_CHILDREN], capture_output=True, text=True, check=True, timeout=LIMIT_S
+    )
+    assert done.stdout == "7 True\n"
+
+
+HEARS_ALL = """
+import signal, sys, time
+heard = []
+for number in map(int, sys.argv[1:]):
+    signal.signal(number, lambda number, frame: heard.append(number))
+print("ready", flush=True)
+until = time.monotonic() + 20
+while len(heard) < len(sys.argv) - 1 and time.monotonic() < until:
+    time.sleep(0.01)
+print(*sorted(heard), flush=True)
+"""
+
+
+def test_every_signal_that_can_be_caught_is_handed_on(tmp_path):
+    numbers = sorted(int(one) for one in HANDED_ON if one not in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    assert {signal.SIGALRM, signal.SIGXCPU, signal.SIGCONT, signal.SIGWINCH, signal.SIGPIPE} <= set(numbers)
+    with subprocess.Popen(
+        [*RECORD, "-q", "-o", str(tmp_path / "trace"), "--", *bare(HEARS_ALL), *map(str, numbers)],
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for number in numbers:
+            process.send_signal(number)
+        assert process.stdout.read().split() == list(map(str, numbers))
 
 
 def test_a_script_is_recorded_and_prints_what_it_prints_without_us(tmp_path, monkeypatch, capsys):

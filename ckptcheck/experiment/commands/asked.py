@@ -97,7 +97,10 @@ def asked_of(settings: CommandSettings, environment: Mapping[str, str]) -> Asked
     if not settings.online:
         check_pushes_nothing(run, "--run")
         check_pushes_nothing(resume, "--resume")
-    folder = (settings.folder or Path()).resolve()
+    try:
+        folder = (settings.folder or Path()).resolve()
+    except FileNotFoundError:
+        raise UsageError("the current folder has been removed: go into one that is there, or give --folder") from None
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}: the commands cannot run in it")
     present = {**environment, **settings.environment}

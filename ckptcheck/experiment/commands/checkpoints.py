@@ -31,15 +31,21 @@ def checkpoint_in(folder: Path, changed: Collection[str], older: Collection[str]
     holds one of them, and that before generators and data; then the one with the most bytes is taken, of equals the
     outermost, then the newest. None where nothing that was written holds tensors.
     """
+    ranked = checkpoints_in(folder, changed, older)
+    return ranked[0] if ranked else None
+
+
+def checkpoints_in(folder: Path, changed: Collection[str], older: Collection[str] = ()) -> tuple[Path, ...]:
+    """Everything of what a step wrote that is a checkpoint, the one that `checkpoint_in` takes first."""
     written = [PurePosixPath(one) for one in changed if holds_tensors(folder / one)]
     left_over = frozenset(map(PurePosixPath, older)).difference(written)
     found = {_whole(folder, one, left_over) for one in written}
     parts = {one: _parts_held(folder / one) if len(found) > 1 else 0 for one in found}
-    sizes = {one: _nbytes(folder / one) for one in found}
+    sizes = {one: nbytes_of(folder / one) for one in found}
     ranked = sorted(
         found, key=lambda one: (-parts[one], -sizes[one], len(one.parts), -_written_s(folder / one), str(one))
     )
-    return folder / ranked[0] if ranked else None
+    return tuple(folder / one for one in ranked)
 
 
 def holds_tensors(path: Path) -> bool:
@@ -100,11 +106,20 @@ def _is_checkpoint(folder: Path, around: PurePosixPath, older: frozenset[PurePos
     return len(held) > 1 and (EVERYTHING not in held or min(held) == EVERYTHING)
 
 
-def _nbytes(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    return sum(Path(here, name).stat().st_size for here, _, files in os.walk(path) for name in files)
+def nbytes_of(path: Path) -> int:
+    """The bytes of a file, or of all files below a folder."""
+    files = [path] if path.is_file() else [Path(here, name) for here, _, files in os.walk(path) for name in files]
+    return sum(one.st_size for file in files if (one := _status(file)) is not None)
 
 
 def _written_s(path: Path) -> float:
-    return path.stat().st_mtime
+    status = _status(path)
+    return status.st_mtime if status is not None else 0.0
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """None where it has gone, and for a link that leads nowhere."""
+    try:
+        return path.stat()
+    except OSError:
+        return None

@@ -132,12 +132,9 @@ def snapshot(folder: Path, target: Path) -> None:
         for place, folders, files in os.walk(folder):
             here = target / Path(place).relative_to(folder)
             for name in folders:
-                source = Path(place, name)
-                if source.is_symlink():
-                    (here / name).symlink_to(source.readlink())
-                else:
+                if not Path(place, name).is_symlink():
                     (here / name).mkdir()
-            for name in files:
+            for name in (*folders, *files):
                 with suppress(FileNotFoundError):
                     _copy_any(Path(place, name), here / name)
 
@@ -167,3 +164,17 @@ def _told(target: Path) -> Iterator[None]:
     except OSError as error:
         room = "set TMPDIR to a place with room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "look there"
         raise OutputError(f"the copy {target} cannot be made ({error}): {room}") from error
+
+
+@contextmanager
+def told_of_folder(folder: Path) -> Iterator[None]:
+    """Tell with OutputError of a temporary folder that is not as we made it; errors elsewhere pass through."""
+    try:
+        yield
+    except OSError as error:
+        if not str(error.filename or "").startswith(str(folder)):
+            raise
+        hint = "set TMPDIR to a place with room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (
+            "no run may remove the temporary folder that it is made in"
+        )  # fmt: skip
+        raise OutputError(f"{error.filename} cannot be used ({error.strerror}): {hint}") from error

@@ -32,6 +32,11 @@ class Meeting:
             self._alive = -1
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the folder still is where we made it: a run may remove what is not its own."""
+        return (self.control / ALIVE).exists()
+
+    @property
     def saw_torch(self) -> bool:
         """Whether any process imported torch where the recorder could see it."""
         return any(self.control.glob("torch.*"))

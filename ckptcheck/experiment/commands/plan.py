@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -12,11 +12,11 @@ from types import TracebackType
 from ckptcheck.errors import OutputError, RunFailedError, UsageError
 from ckptcheck.experiment.commands.asked import DIR, Asked, CommandSettings, asked_of
 from ckptcheck.experiment.commands.checkpoints import checkpoint_in
-from ckptcheck.experiment.commands.copies import copy_working_folder, snapshot
+from ckptcheck.experiment.commands.copies import copy_working_folder, snapshot, told_of_folder
 from ckptcheck.experiment.commands.finding import Found, chosen_step, found_after, found_in
 from ckptcheck.experiment.commands.launching import Launch, Run, run_all
 from ckptcheck.experiment.commands.recorded import Recorded
-from ckptcheck.experiment.commands.telling import check_trained
+from ckptcheck.experiment.commands.telling import check_kept, check_trained
 from ckptcheck.experiment.commands.wanted import Wanted
 from ckptcheck.experiment.commands.words import filled
 from ckptcheck.progress import Progress
@@ -52,6 +52,8 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         self._source: str | None = None
         self._step: int | None = None
         self._at_signal: Mapping[str, tuple[int, int, int]] = {}
+        self._went_on_after = 0
+        """The step of the checkpoint that the resumed run is given, as far as that is known before it starts."""
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -146,7 +148,8 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
 
         It stands where the run stood that was copied, so that paths in a checkpoint stay right. With `keep` it can be
         made `again`.
-        RunFailedError where `{ckpt}` is asked for and nothing that a resume could read was written.
+        RunFailedError where `{ckpt}` is asked for and nothing that a resume could read was written, or what was recorded
+        has gone.
         """
         found = self.found()
         if found is None and self._asked.wants_checkpoint:
@@ -157,7 +160,8 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         own = self._own(self.source)
         place = own
         if self.source != INTERRUPTED:
-            own.rename(own.with_name("after"))
+            with suppress(FileNotFoundError):  # the run may have removed it itself
+                own.rename(own.with_name("after"))
             place = self._copy()
             if keep:
                 snapshot(place, own)
@@ -167,9 +171,11 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
             snapshot(own, self._copy())
         checkpoint = own / found.path.relative_to(place) if found is not None else own
         steps = self.settings.steps
+        self._went_on_after = found.step if found is not None and found.step is not None else self.resume_step
         left = steps - (found.step if found is not None and found.step is not None else 0) if steps else None
         words = filled(self._asked.resume, {"dir": str(own), "ckpt": str(checkpoint)})
-        self._make([RESUMED], words=words, own=own, last_step=left)
+        (run,) = self._make([RESUMED], words=words, own=own, last_step=left)
+        check_kept(self._recorded[RESUMED], run.meeting)
         return self._recorded[RESUMED]
 
     def again(self, left: Wanted, right: Wanted) -> tuple[Recorded, Recorded]:
@@ -178,7 +184,8 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         Each is ended after the last step that is wanted of it. To be asked after `resumed(keep=True)`.
         """
         own = self._own(self.source)
-        own.rename(own.with_name(f"after-{RESUMED}"))
+        with suppress(FileNotFoundError):
+            own.rename(own.with_name(f"after-{RESUMED}"))
         snapshot(self._copy(), own)
         words = self._recorded[RESUMED].words
         names = f"{REFERENCE}{AGAIN}", f"{RESUMED}{AGAIN}"
@@ -197,6 +204,26 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
     def free_bytes(self) -> int:
         """Room on the disk that the runs are made on."""
         return shutil.disk_usage(self._folder).free
+
+    def output_of(self, run: Recorded) -> Path:
+        """Where a run has left its output. To be asked after `resumed`, before `again`.
+
+        The run that was copied has made room for the resumed one, which stands where it stood.
+        """
+        if run.name == RESUMED:
+            return self._own(self.source)
+        own = self._own(run.name)
+        return own.with_name("after") if run.name == self.source != INTERRUPTED else own
+
+    def last_changes(self, run: Recorded) -> dict[str, int]:
+        """The step, as the run itself counts, after which each path of its output changed last, seen from outside.
+
+        Of the reference and the resumed run; empty for a run that was never started.
+        """
+        if run.name not in self._runs:
+            return {}
+        changes = self._runs[run.name].meeting.changes()
+        return {path: step for step in sorted(changes) for path in changes[step]}
 
     # Folders.
 
@@ -221,7 +248,8 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         return self._make_all({name: partial(self._launch, name, words, own, last_step) for name in names})
 
     def _make_all(self, launches: Mapping[str, Callable[[], Launch]]) -> list[Run]:
-        runs = run_all(list(launches.values()), self._asked.at_once, self._progress)
+        with told_of_folder(self._folder):
+            runs = run_all(list(launches.values()), self._asked.at_once, self._progress)
         for name, run in zip(launches, runs, strict=True):
             self._runs[name] = run
             self._recorded[name] = run.result()
@@ -264,23 +292,29 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         if wanted is not None:
             (scratch / "wanted.json").write_text(wanted.to_json())
         is_source = name == self._source
+        first_step = self._went_on_after if name.removesuffix(AGAIN) == RESUMED else 0
         return Orders(
             traces=scratch / "traces",
             run=name,
             command=words,
             digest=settings.digest,
             every=settings.every,
+            first_step=first_step,
+            # Around the step that is resumed after, what was saved and what comes of it is always seen whole.
+            always=(self._step - first_step, self._step - first_step + 1) if self._step is not None else (),
             only=settings.only,
             grads=settings.grads,
             last_step=last_step,
             hold=last_step is not None,
             # The run that shows where something is saved, and the one that is copied, are looked at step by step.
-            output=own if is_source or self._step is None else None,
+            # What the reference and the resumed run save later on is held against each other.
+            output=own if is_source or self._step is None or name in (REFERENCE, RESUMED) else None,
             control=scratch / "control",
             pause_after=self._step if is_source and name != INTERRUPTED else None,
             signal_after=settings.interrupt if name == INTERRUPTED else None,
             capture=scratch / "capture" if wanted is not None else None,
             wanted=scratch / "wanted.json" if wanted is not None else None,
+            bound=True,
         )
 
     # Steps.

@@ -57,6 +57,8 @@ class Case:
     measured: Measured = field(default_factory=dict)
     replaced: frozenset[str] = frozenset()
     raised: str | None = None
+    last_lines: tuple[str, ...] = ()
+    """What a resumed script that failed said last."""
     raised_step: int | None = None
     """The step in which the resumed run raised; None where it did not get to a step."""
     other_step: int | None = None

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ckptcheck.finding import Severity
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.origin import left_alone
 from ckptcheck.rules.words import at_load, count, differ, kept, names, place_of, shown
 
 
@@ -91,17 +92,13 @@ def rng_state_absent(case: Case) -> Iterator[Evidence]:
     Limits: judged from the live generator, which is still where the factory left it; in a checkpoint from what it
     holds, whether anything draws from it or not. There, a lack of the numpy and python generators alone is an info.
     """
-    if case.goes_on_exactly or case.built is None or case.trajectory is None:
-        return
-    for one in case.loaded("rng"):
-        before = case.built.rng.get(one.name)
-        if one.name in case.trajectory.drawn and before and one.right and before.digest == one.right.digest:
-            yield Evidence(
-                f"the load left the {one.name} generator where {case.maker} had put it",
-                at_load(case.step, key=one.name),
-                {"generator": one.name},
-                f"save the state of the {one.name} generator and restore it at the end of your load",
-            )
+    for name in () if case.goes_on_exactly else left_alone(case):
+        yield Evidence(
+            f"the load left the {name} generator where {case.maker} had put it",
+            at_load(case.step, key=name),
+            {"generator": name},
+            f"save the state of the {name} generator and restore it at the end of your load",
+        )
 
 
 @rule("CK208", "ema-state-inconsistent", Severity.WARNING, "load")

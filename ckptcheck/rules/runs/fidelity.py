@@ -1,6 +1,7 @@
 """CK6, what is live right after a load against what was saved: everything that no closer code names."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.finding import Severity
@@ -38,9 +39,21 @@ def load_not_faithful(case: Case) -> Iterator[Evidence]:
             f"{names(f'{entry.name}.{entry.key}' if entry.key else entry.name for entry in left)}",
             at_load(case.step, parameter=one.name, key=one.key or None, optimizer=one.optimizer),
             {"saved": shown(one.left), "loaded": shown(one.right), "entries": len(left)},
-            "compare what your save writes with what your load puts back for these entries",
+            UNTRAINED
+            if _untrained(case, left)
+            else "compare what your save writes with what your load puts back for these entries",
         )
     yield from _modes(case)
+
+
+UNTRAINED: Final = "no optimizer trains these: a target network or teacher that the checkpoint does not hold?"
+
+
+def _untrained(case: Case, differing: list[EntryDifference]) -> bool:
+    """Whether all that differs are parameters that no optimizer has, beside others that one has."""
+    optimizers = case.load.left.optimizers if case.load is not None else ()
+    held = {name for one in optimizers for name in one.members}
+    return bool(held) and all(one.section == "param" and one.name not in held for one in differing)
 
 
 def _explained(case: Case, one: EntryDifference) -> bool:

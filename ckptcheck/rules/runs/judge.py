@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from ckptcheck.finding import Cause, Finding, NotJudged, Place, Severity
 from ckptcheck.rules.rule import chosen
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.legal import differences_without_effect
+from ckptcheck.rules.runs.origin import left_alone
 from ckptcheck.rules.runs.table import CAUSES, ROOTS, RUN_RULES
 from ckptcheck.rules.words import place_of
 from ckptcheck.state.stages import LOAD, STAGE_ORDER
@@ -18,6 +20,10 @@ WHY_NOT = {
     "breaches": "no freeze contract was given",
     "saving": "no run without saving was made to compare with (--quick leaves it out)",
 }
+
+
+COUNTED: Final = frozenset({"CK612", "CK615"})
+"""Causes that are told by the number of steps alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,8 @@ def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = (
     if cause is not None and cause.code != "CK610":
         findings = [one for one in findings if one.code != "CK610"]
     if cause is not None and cause.where.stage == LOAD:
-        findings = [one for one in findings if one.where.stage == LOAD or one.code in ROOTS or one.code not in CAUSES]
+        beside = ROOTS | {"CK615"}
+        findings = [one for one in findings if one.where.stage == LOAD or one.code in beside or one.code not in CAUSES]
     findings.sort(key=lambda one: (one is not cause, _rank(one)))
     named = Cause(cause.code, _confidence(case, cause)) if cause is not None else None
     return Judgement(tuple(findings), tuple(not_judged), named, cause.where if cause else _first_place(case))
@@ -86,7 +93,10 @@ def _rank(one: Finding) -> tuple[int, int]:
 def _confidence(case: Case, cause: Finding) -> str:
     if cause.code == "CK610":
         return "unknown"
-    return "certain" if cause.where.stage == LOAD or cause.code in ROOTS else "likely"
+    if cause.code == "CK603" and case.commands and not left_alone(case):
+        return "likely"  # it may have been restored, and drawn from before the first step
+    counted = cause.code in COUNTED and cause.where.stage is None
+    return "certain" if counted or cause.where.stage == LOAD or cause.code in ROOTS else "likely"
 
 
 def _first_place(case: Case) -> Place | None:

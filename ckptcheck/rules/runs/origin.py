@@ -63,3 +63,15 @@ def of_other_step(case: Case, one: EntryDifference) -> bool:
     step = case.other_step + (one.section in ("rng", "hyper"))
     place = [-1 if number is None else number for number in (one.optimizer, one.group)]
     return step in case.origins.steps_of(Item(one.section, one.name, one.key, *place), one.right.digest.value)
+
+
+def left_alone(case: Case) -> tuple[str, ...]:
+    """The generators that are drawn from, and that the load left where the run had begun with them."""
+    if case.built is None or case.trajectory is None:
+        return ()
+    return tuple(
+        one.name
+        for one in case.loaded("rng")
+        if one.name in case.trajectory.drawn
+        and (before := case.built.rng.get(one.name)) and one.right and before.digest == one.right.digest
+    )  # fmt: skip

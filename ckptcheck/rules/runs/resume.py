@@ -13,6 +13,7 @@ from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.forward import forward_apart
 from ckptcheck.rules.runs.origin import (
     drawn_otherwise_within,
+    left_alone,
     of_other_step,
     rate_by_hand,
     repeated_step,
@@ -155,7 +156,7 @@ def _batch_seen(case: Case) -> str:
 
 def _or_the_order(case: Case) -> str:
     """For a fix of generators, where other data is seen too: what else draws, once they are restored."""
-    if not case.commands or step_of_other_inputs(case) is None:
+    if not case.commands or step_of_other_inputs(case) is None or left_alone(case):
         return ""
     return (
         "; where it does so, a loader has drawn another order since: in the middle of an epoch save the place in the "

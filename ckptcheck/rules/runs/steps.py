@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ckptcheck.finding import Severity
+from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.rule import Evidence, also, rule
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.course import Course
@@ -34,7 +34,7 @@ def _no_step(case: Case, course: Course) -> Evidence:
     left = list(range(course.copied_after + 1, course.last + 1))
     return Evidence(
         f"the resumed run made no step, where {_steps(left)} {_were(left)} left to make",
-        at_load(case.step),
+        Place(step=left[0]) if left else at_load(case.step),
         {"missing": kept(map(str, left))},
         "look at where the resumed loop starts and stops, and whether the checkpoint is that of the end of the run",
     )
@@ -51,7 +51,7 @@ def _elsewhere(case: Case, course: Course, after: int) -> Evidence:
     return Evidence(
         f"the resumed run went on from step {after}, where the run was stopped after step {course.copied_after}, "
         f"{said}",
-        at_load(case.step),
+        Place(step=course.left_out[0]) if course.left_out else at_load(case.step),
         {
             "stopped_after": course.copied_after,
             "went_on_after": after,
@@ -79,7 +79,7 @@ def interrupt_left_no_checkpoint(case: Case) -> Iterator[Evidence]:
     yield Evidence(
         f"{one.signal} came after step {one.step} and the run {one.how}; {newest}: "
         f"{lost} step{'' if lost == 1 else 's'} lost",
-        at_load(one.step),
+        Place(step=one.step),
         {"signal": one.signal, "signal_after_step": one.step, "newest_checkpoint": one.kept, "steps_lost": lost},
         "save a checkpoint when the signal comes, at the end of the step in progress, and leave then",
     )

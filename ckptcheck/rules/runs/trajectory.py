@@ -1,6 +1,7 @@
 """CK6, what the steps say: gradients, updates, repeated steps, saving, noise, environment, and the rest."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Place, Severity
@@ -10,6 +11,11 @@ from ckptcheck.rules.runs.forward import forward_apart, inputs_seen
 from ckptcheck.rules.runs.origin import drawn_otherwise_within, of_other_step, repeated_step
 from ckptcheck.rules.words import at_load, kept, names, place_of, shown
 from ckptcheck.state.stages import STAGE_ORDER
+
+STARTS_AND_STOPS: Final = "look at where the resumed loop starts and stops"
+STOPS: Final = (
+    "look for what ends the loop and is not in the checkpoint: patience, a best score, a counter, a number of steps"
+)
 
 
 def _described(one: Difference) -> str:
@@ -122,8 +128,8 @@ def unexplained_divergence(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             f"the resumed run {how} where the uninterrupted one did not: {case.raised}",
             Place(step=case.raised_step) if case.raised_step is not None else at_load(case.step),
-            {"raised": case.raised},
-            "see the last lines of the resumed run",
+            {"raised": case.raised, "last_lines": kept(case.last_lines)},
+            "look at what the resumed run said last" if case.last_lines else "start the resume command by itself",
         )
 
 
@@ -193,9 +199,9 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
         again = f"; step {case.step + 1} does the work of step {seen} again" if seen and run == "uninterrupted" else ""
         yield Evidence(
             f"the {run} run never did step {names(gone)}{again}",
-            at_load(case.step),
+            Place(step=steps[0]) if case.commands else at_load(case.step),
             {"missing": kept(gone), "repeats_step": seen},
-            "look at where the resumed loop starts and stops",
+            STOPS if case.commands and steps[0] > max(case.trajectory.steps, default=case.step) else STARTS_AND_STOPS,
         )
 
 

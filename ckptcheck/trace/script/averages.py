@@ -1,6 +1,7 @@
 """Averages of a model that training brings up to date beside it (EMA), told by what they hold and by their class."""
 
 import re
+import sys
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -22,6 +23,8 @@ NAME_OF_AVERAGE: Final = re.compile(
 """Names of classes such as AveragedModel, ModelEmaV2, EMAModel, LitEma, ExponentialMovingAverage."""
 _WATCHES: Final = 8
 """How often classes are gone through at most."""
+_ASKED: Final = 12
+"""How often new classes are looked for where no module has been loaded since; a look costs half a millisecond."""
 _OTHERS: Final = frozenset({"tqdm", "email"})
 """Packages whose classes have such names and keep no tensors, and that many scripts load."""
 
@@ -38,13 +41,16 @@ class Objects:
         self._kinds: set[type] = set()
         self._late: list[type] = []
         self._loaded = (0, 0)
-        self._watched = 0
+        self._watched = self._asked = 0
         self._undo: list[Callable[[], None]] = []
 
     def watch(self, *, late: bool = False) -> None:
         """Look for classes, where there are new ones; `late` says that there may be objects of them already."""
+        if self._watched >= _WATCHES or (self._asked >= _ASKED and len(sys.modules) == self._loaded[0]):
+            return
+        self._asked += 1
         now = loaded()
-        if now == self._loaded or self._watched >= _WATCHES:
+        if now == self._loaded:
             return
         self._loaded = now
         self._watched += 1

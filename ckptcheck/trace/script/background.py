@@ -1,7 +1,7 @@
 """Digests beside the training: what rests until the next update is measured while the script goes on.
 
-Everything is done in the order in which it was handed over, on one thread. Tensors handed over are let go of once
-they are measured. What is on another device is measured there at once, and its samples come over with the next write.
+Everything is done in the order in which it was handed over, on one thread. Tensors handed over are let go of when
+they need not rest any longer. What is on another device is measured there at once, and its samples come over with the next write.
 """
 
 import os
@@ -36,17 +36,34 @@ Samples: TypeAlias = dict[Item, "Sample | Awaited"]
 
 
 class _Handed(Awaited):
-    """The sample of one tensor that is on its way to be measured."""
+    """The sample of one tensor that is on its way to be measured. `take` gives up what was looked at, once."""
 
-    __slots__ = ("item",)
+    __slots__ = ("_looked", "item")
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: Item, looked: Seen) -> None:
         self.sample = None
         self.item = item
+        self._looked: Seen | None = looked
+
+    @property
+    def looked(self) -> Seen:
+        """What was looked at, until it is taken."""
+        assert self._looked is not None
+        return self._looked
+
+    def take(self) -> Seen:
+        """What was looked at, which is held no longer."""
+        looked, self._looked = self.looked, None
+        return looked
 
 
-_Lot: TypeAlias = list[tuple[_Handed, Seen]]
-"""Tensors that are handed over, each with its sample to be."""
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A tensor that should rest, with its digest from when it was looked at."""
+
+    item: Item
+    looked: Seen
+    digest: bytes
 
 
 @dataclass(slots=True)
@@ -56,7 +73,7 @@ class _Rest:
     trust: Trust = field(default_factory=Trust)
     jobs: list[Job] = field(default_factory=list)
     awaited: list[_Handed] = field(default_factory=list)
-    trials: list[tuple[Item, torch.Tensor, bytes]] = field(default_factory=list)
+    trials: list[_Trial] = field(default_factory=list)
 
 
 _NOT_YET: Final = Awaited()
@@ -78,7 +95,7 @@ class Background:
         self._whole, self._gradients = _Rest(), _Rest()
         self._update = Trust()
         """Which gradients an update leaves alone."""
-        self._early: dict[Item, tuple[_Handed, Seen]] = {}
+        self._early: dict[Item, _Handed] = {}
         self._trials_early: dict[Item, bytes] = {}
         self._making: list[tuple[Awaited, Making]] = []
         self._known: dict[Item, tuple[Any, Sample]] = {}
@@ -98,7 +115,7 @@ class Background:
             return
         self._early.clear()
         self._trials_early.clear()
-        handed: _Lot = []
+        handed: list[_Handed] = []
         for item, gradient in gradients:
             standing = self._update.standing(item)
             if standing == MOVED or gradient is None or not may_rest(item, gradient):
@@ -106,7 +123,7 @@ class Background:
             if standing < TRIALS:
                 self._trials_early[item] = self._measurer.digest(gradient)
             elif (looked := seen(gradient)) is not None:
-                one = self._early[item] = _Handed(item), looked
+                one = self._early[item] = _Handed(item, looked)
                 handed.append(one)
         self._hand_over(handed, self._gradients, gradients=True)
 
@@ -121,9 +138,9 @@ class Background:
             if (digest := self._trials_early.pop(item, None)) is not None:
                 same = gradient is not None and self._measurer.digest(gradient) == digest
                 self._update.judge(item, same)
-            if early is not None and early[1].tensor is gradient and not early[1].moved(gradient):
-                samples[item] = early[0]
-                self._gradients.awaited.append(early[0])
+            if early is not None and early.looked.tensor is gradient and not early.looked.moved():
+                samples[item] = early
+                self._gradients.awaited.append(early)
             elif gradient is None:
                 samples[item] = Sample(None, None, NONE)
             else:
@@ -209,7 +226,7 @@ class Background:
     def _take(self, samples: Samples, leaves: Iterable[tuple[Item, Any]], rest: _Rest, *, gradients: bool) -> None:
         now: list[tuple[Item, torch.Tensor]] = []
         on_trial: list[int] = []
-        handed: _Lot = []
+        handed: list[_Handed] = []
         for item, leaf in leaves:
             if not isinstance(leaf, torch.Tensor):
                 samples[item] = self._plain(item, leaf)
@@ -221,22 +238,22 @@ class Background:
             if may_rest(item, leaf):
                 standing = rest.trust.standing(item)
                 if standing == TRIALS and (looked := seen(leaf)) is not None:
-                    one = samples[item] = _Handed(item)
-                    handed.append((one, looked))
+                    one = samples[item] = _Handed(item, looked)
+                    handed.append(one)
                     continue
                 if 0 <= standing < TRIALS:
                     on_trial.append(len(now))
             samples[item] = _NOT_YET  # its place among the others
             now.append((item, leaf))
-        rest.awaited += [one for one, _ in handed]
+        rest.awaited += handed
         self._hand_over(handed, rest, gradients=gradients)
         measured = self._measured(now, gradients=gradients)
         for (item, _), sample in zip(now, measured, strict=True):
             samples[item] = sample._replace(value=None) if item.kind == "rng" else sample
         for place in on_trial:
             (item, tensor), digest = now[place], measured[place].digest
-            if digest is not None:
-                rest.trials.append((item, tensor.detach(), digest))
+            if digest is not None and (looked := seen(tensor)) is not None:
+                rest.trials.append(_Trial(item, looked, digest))
 
     def _measured(self, now: list[tuple[Item, torch.Tensor]], *, gradients: bool) -> list[Sample]:
         return self._measurer.tensors([tensor for _, tensor in now], gradients=gradients)
@@ -253,22 +270,23 @@ class Background:
         self._known[item] = (leaf if type(leaf) in _SIMPLE or item.kind == "rng" else None, sample)
         return sample
 
-    def _hand_over(self, handed: _Lot, rest: _Rest, *, gradients: bool) -> None:
+    def _hand_over(self, handed: list[_Handed], rest: _Rest, *, gradients: bool) -> None:
         if handed:
-            rest.jobs.append(self._worker.do(lambda: self._measure_all(handed, gradients=gradients)))
+            todo = handed[::-1]
+            rest.jobs.append(self._worker.do(lambda: self._measure_all(todo, gradients=gradients)))
 
-    def _measure_all(self, handed: _Lot, *, gradients: bool) -> None:
-        handed.reverse()
+    def _measure_all(self, handed: list[_Handed], *, gradients: bool) -> None:
         while handed:
-            lot: _Lot = []
+            lot: list[_Handed] = []
             size_bytes = 0
             while handed and size_bytes < _CHUNK_BYTES:
-                lot.append(handed.pop())
-                size_bytes += lot[-1][1].tensor.nbytes
-            held = [looked.held() for _, looked in lot]
-            samples = self._measurer.tensors(held, gradients=gradients)
-            for (one, looked), tensor, sample in zip(lot, held, samples, strict=True):
-                if not looked.moved(tensor):
+                one = handed.pop()
+                size_bytes += one.looked.size
+                if one.looked.stands:
+                    lot.append(one)
+            samples = self._measurer.tensors([one.looked.held for one in lot], gradients=gradients)
+            for one, sample in zip(lot, samples, strict=True):
+                if not one.looked.changed():
                     one.sample = sample
 
     def _wait(self, rest: _Rest) -> None:
@@ -279,15 +297,23 @@ class Background:
         self.waited_s += time.perf_counter() - started
         self._worker.complain()
         self._find_moved(rest)
-        for item, tensor, digest in rest.trials:
-            rest.trust.judge(item, rested=self._measurer.digest(tensor) == digest)
+        for trial in rest.trials:
+            rested = not trial.looked.moved() and self._measurer.digest(trial.looked.tensor) == trial.digest
+            rest.trust.judge(trial.item, rested)
         rest.trials.clear()
 
     def _find_moved(self, rest: _Rest) -> None:
+        """Leave out what has moved, whether the thread was before it or not: two runs shall leave out the same."""
+        gradients = rest is self._gradients
         for one in rest.awaited:
-            if one.sample is None:
+            looked = one.take()
+            if looked.moved():
+                one.sample = None
                 rest.trust.judge(one.item, rested=False)
                 self.moved[one.item] = self.moved.get(one.item, 0) + 1
+            elif one.sample is None:  # it had moved, and is back as it was
+                rest.trust.judge(one.item, rested=False)
+                (one.sample,) = self._measured([(one.item, looked.tensor)], gradients=gradients)
         rest.awaited.clear()
 
 

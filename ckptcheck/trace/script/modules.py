@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 from weakref import ref
 
 import torch
@@ -18,6 +18,7 @@ from ckptcheck.trace.script.wrapping import tell_after
 
 _SEARCHES: Final = 3
 """How often everything alive is gone through for modules that were made in some other way than most."""
+_NEEDED: Final = frozenset({"_parameters", "_buffers", "_modules"})
 _TOLD: Final = frozenset({1, 8, 64, 512, 4096})
 
 
@@ -58,6 +59,8 @@ class Modules:
         self._known: dict[int, _Known] = {}
         self._called: dict[int, ref[nn.Module]] = {}
         self._found: _Found | None = None
+        self._stands = False
+        """Whether what was found last need not be looked at again."""
         self._searched: set[int] = set()
         self._searches = 0
 
@@ -96,10 +99,30 @@ class Modules:
         """How many modules were noted as entered."""
         return len(self._called)
 
+    def look_again(self) -> None:
+        """Modules may have been put in place of others: what was found stands no longer."""
+        self._stands = False
+
+    def contents(self) -> list[Any]:
+        """Which tensors and modules each module holds under which names, by identity: equal where none has changed.
+
+        Identities are told apart only as long as what was there is kept alive, or `changes` is the same.
+        """
+        contents: list[Any] = [self.changes]
+        for module in self.alive():
+            fields = module.__dict__
+            contents.append(id(module))
+            for kind in ("_modules", "_parameters", "_buffers"):
+                held = fields[kind]
+                if held:
+                    contents.extend(held)
+                    contents.extend(map(id, held.values()))
+        return contents
+
     def alive(self) -> list[nn.Module]:
         """Every known module, in the order in which they were made."""
         found = [module for one in list(self._known.values()) if (module := one.module()) is not None]
-        return [module for module in found if "_parameters" in module.__dict__ and "_modules" in module.__dict__]
+        return [module for module in found if _NEEDED <= module.__dict__.keys()]
 
     def parameters(self) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
         """(module, own name, parameter) of every known module; one that is shared comes several times."""
@@ -127,8 +150,11 @@ class Modules:
         return [averaged(module, training) for one in found.averages if (module := one()) is not None]
 
     def _find(self, wanted: set[int]) -> _Found:
-        structure = self._structure()
         known = self._found
+        if known and self._stands and (known.wanted, known.called) == (wanted, len(self._called)):
+            return known
+        self._stands = True
+        structure = self._structure()
         if known and (known.structure, known.wanted, known.called) == (structure, wanted, len(self._called)):
             return known
         training = _covering(self._tops(), wanted)

@@ -20,7 +20,9 @@ class Orders:
         run: what the run is called in results: "reference", "repeat", "resumed", "recording".
         command: the words of the command, for the header.
         digest: the algorithm; None for the best one at hand, which the header then names.
-        every: sample every n-th step only.
+        every: sample every n-th step only, counted from the begin of the training.
+        first_step: the step of that training after which this process goes on, where the parent knows it.
+        always: steps of this process that are sampled whatever `every` says.
         only: globs over names of parameters and buffers; what matches none is not sampled. Empty for all.
         grads: whether gradients are sampled.
         last_step: stop recording after this step; None for the end of the script.
@@ -31,6 +33,7 @@ class Orders:
         signal_after: (number of a signal, step): the process of rank 0 tells the parent to send it after this step.
         capture: a folder in which wanted tensors are laid out, as `wanted` says; None for none.
         wanted: a file with rows {"step", "moment", "items"}; None for none.
+        bound: whether a process that finds its parent gone, at a step, ends itself.
     """
 
     traces: Path
@@ -38,6 +41,8 @@ class Orders:
     command: tuple[str, ...] = ()
     digest: str | None = None
     every: int = 1
+    first_step: int = 0
+    always: tuple[int, ...] = ()
     only: tuple[str, ...] = ()
     grads: bool = True
     last_step: int | None = None
@@ -48,6 +53,7 @@ class Orders:
     signal_after: tuple[int, int] | None = None
     capture: Path | None = None
     wanted: Path | None = None
+    bound: bool = False
 
     def to_json(self) -> str:
         """The orders as JSON."""
@@ -59,7 +65,7 @@ class Orders:
         values: dict[str, Any] = json.loads(text)
         for name in ("traces", "output", "control", "capture", "wanted"):
             values[name] = Path(values[name]) if values[name] is not None else None
-        for name in ("command", "only"):
+        for name in ("command", "only", "always"):
             values[name] = tuple(values[name])
         values["signal_after"] = tuple(values["signal_after"]) if values["signal_after"] is not None else None
         return cls(**values)

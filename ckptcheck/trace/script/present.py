@@ -8,6 +8,7 @@ from weakref import ref
 import torch
 from torch import nn
 
+from ckptcheck.state.naming import LiveNames, resolve
 from ckptcheck.trace.script.modules import Modules
 from ckptcheck.trace.script.optimizers import Optimizers
 from ckptcheck.trace.script.sections import Sections
@@ -20,6 +21,29 @@ class _Contents:
 
     param_groups: Any
     state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Names as they were found, and from what. Keeps the tensors alive and no module."""
+
+    tensors: LiveNames
+    modules: "list[tuple[str, ref[nn.Module]]]"
+    wrappers: "list[tuple[str, ref[nn.Module]]]"
+    basis: Any
+
+    @classmethod
+    def of(cls, names: LiveNames, basis: Any) -> "_Named":
+        """What is kept of names."""
+        modules = [(name, ref(module)) for name, module in names.modules.items()]
+        wrappers = [(name, ref(module)) for name, module in names.wrappers]
+        return cls(replace(names, modules={}, wrappers=()), modules, wrappers, basis)
+
+    def names(self) -> LiveNames:
+        """The names, with the modules."""
+        modules = {name: module for name, one in self.modules if (module := one()) is not None}
+        wrappers = tuple((name, module) for name, one in self.wrappers if (module := one()) is not None)
+        return replace(self.tensors, modules=modules, wrappers=wrappers)
 
 
 class Present:
@@ -40,6 +64,7 @@ class Present:
         self._places: dict[int, int] = {}
         self._module_names: dict[int, str] | None = None
         self._last_roots: list[ref[nn.Module]] = []
+        self._named: _Named | None = None
         self._loose: list[ref[Any]] = []
         """The optimizers in their order, while they are not kept alive."""
         self._watched: list[ref[Any]] = []
@@ -66,16 +91,23 @@ class Present:
 
     def renew(self) -> None:
         """Look everything up anew: modules and parameters may have been replaced, optimizers made."""
-        self.forget()
-        self.subjects.refresh()
+        self._let_go()
+        self._modules.look_again()
+        roots = self._roots()
+        basis = [(prefix, id(root)) for prefix, root in roots.items()], self._modules.contents()
+        named = self._named
+        if named is None or named.basis != basis:
+            self.subjects.forget()
+            named = self._named = _Named.of(resolve(roots), basis)
+        self.subjects.name(named.names())
 
     def loosen(self) -> None:
         """Keep no module and no optimizer alive, and notice when one dies."""
         if self._loose:
             return
         optimizers = self.optimizers()
-        names = self.subjects.names()
-        self.subjects._names = replace(names, modules={}, wrappers=())
+        self._modules.look_again()
+        self.subjects.name(replace(self.subjects.names(), modules={}, wrappers=()))
         roots = [one for known in self._last_roots if (one := known()) is not None]
         self._loose = [ref(one) for one in optimizers]
         self._now = [_Contents(one.param_groups, getattr(one, "state", {})) for one in optimizers]
@@ -88,9 +120,13 @@ class Present:
 
     def forget(self) -> None:
         """Let go of everything."""
+        self._let_go()
+        self._named = None
+        self.subjects.forget()
+
+    def _let_go(self) -> None:
         self._now = self._module_names = None
         self._loose, self._watched = [], []
-        self.subjects.forget()
 
     def place(self, optimizer: Any) -> int:
         """The place of an optimizer that has stepped."""

@@ -13,6 +13,7 @@ What the parent writes: `alive`, locked while it lives; `copied` and `signalled`
 import fcntl
 import json
 import os
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -43,7 +44,6 @@ class Rendezvous:
         self._orders = orders
         self._control = orders.control
         self._process = os.getpid()
-        self._progress: int | None = None
         self._place: tuple[int, int] | None = None
         """Rank and world size, kept: a script may end its process group before it ends itself."""
         self._seen: dict[str, tuple[int, int, int]] | None = None
@@ -69,6 +69,9 @@ class Rendezvous:
         if self._control is None or os.getpid() != self._process:
             return
         orders = self._orders
+        if orders.bound and is_orphaned(self._control):
+            # Of an experiment that was killed: nobody wants this run, and nobody else can end it.
+            os.kill(self._process, signal.SIGKILL)
         self._tell_step(step)
         self._tell_changes(step)
         if step == orders.pause_after:
@@ -88,17 +91,17 @@ class Rendezvous:
     def _tell_step(self, step: int) -> None:
         assert self._control is not None
         with suppress(OSError):  # a broken channel is no broken training
-            if self._progress is None:
-                path = self._control / self._name("step")
-                self._progress = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._progress, f"{step:<20d}".encode(), 0)
+            # Opened anew each time: a script may close every descriptor, and open a file of its own under the number.
+            file = os.open(self._control / self._name("step"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(file, f"{step:<20d}".encode(), 0)
+            finally:
+                os.close(file)
 
     def _tell_changes(self, step: int) -> None:
         output = self._orders.output
         if self._seen is None or output is None or self._control is None or self._rank_and_world()[0] != 0:
             return
-        if self._orders.pause_after is not None and step > self._orders.pause_after:
-            return  # nobody asks for what came later
         now = listing(output)
         changed = [path for path, facts in now.items() if self._seen.get(path) != facts]
         self._seen = now
@@ -135,13 +138,23 @@ class Rendezvous:
 
 def is_alive(control: Path) -> bool:
     """Whether the parent lives: it holds a lock, which the system takes away with the process."""
+    return _is_held(control) is True
+
+
+def is_orphaned(control: Path) -> bool:
+    """Whether the parent has surely gone: its lock is there, and free."""
+    return _is_held(control) is False
+
+
+def _is_held(control: Path) -> bool | None:
+    """Whether somebody holds the parent's lock; None where it cannot be looked at."""
     try:
         with (control / ALIVE).open("r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        return False
+        return None
     return False
 
 
@@ -156,9 +169,10 @@ def listing(folder: Path) -> dict[str, tuple[int, int, int]]:
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
                         continue
-                    status = entry.stat(follow_symlinks=False)
-                    name = os.path.relpath(entry.path, folder)
-                    found[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+                    with suppress(OSError):  # what the script removes while we look
+                        status = entry.stat(follow_symlinks=False)
+                        name = os.path.relpath(entry.path, folder)
+                        found[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
         except OSError:
-            continue  # what the script removes while we look
+            continue  # as above, of a whole folder
     return found

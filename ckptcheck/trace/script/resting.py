@@ -45,24 +45,36 @@ def may_rest(item: Item, tensor: torch.Tensor) -> bool:
 
 @dataclass(slots=True)
 class Seen:
-    """A tensor as it was when it was looked at."""
+    """A tensor as it was when it was looked at. `held` is an alias of what it held then.
+
+    The alias is taken at once: `.data = ` and the like give the tensor other memory, and are no matter of another
+    thread while they do. It holds the memory that was looked at, whatever the tensor is given.
+    """
 
     tensor: torch.Tensor
+    held: torch.Tensor
     version: int
     address: int
+    size: int
     glimpse: bytes
 
-    def held(self) -> torch.Tensor:
-        """An alias of what the tensor holds now; it holds the memory where the script gives the tensor another."""
-        return self.tensor.detach()
+    @property
+    def stands(self) -> bool:
+        """Whether the memory that was looked at is there: some frameworks take it away below the tensor."""
+        return self.held.data_ptr() == self.address and self.held.untyped_storage().nbytes() >= self.size
 
-    def moved(self, held: torch.Tensor) -> bool:
-        """Whether the content, held as an alias, is known to be another than that which was looked at."""
+    def changed(self) -> bool:
+        """Whether the memory that was looked at is known to hold something else, or is not there."""
+        return not self.stands or self.tensor._version != self.version or _glimpse(self.address, self.size) != self.glimpse
+
+    def moved(self) -> bool:
+        """Whether the tensor is known to hold something else, in the memory that was looked at or in other memory."""
+        tensor = self.tensor
         return (
-            held.data_ptr() != self.address
-            or self.tensor._version != self.version
-            or held.nbytes != self.tensor.nbytes
-            or _glimpse(held) != self.glimpse
+            tensor._version != self.version
+            or tensor.data_ptr() != self.address
+            or tensor.nbytes != self.size
+            or _glimpse(self.address, self.size) != self.glimpse
         )
 
 
@@ -75,12 +87,12 @@ def seen(tensor: torch.Tensor) -> Seen | None:
         version = tensor._version
     except RuntimeError:
         return None
-    return Seen(tensor, version, tensor.data_ptr(), _glimpse(tensor))
+    address, size = tensor.data_ptr(), tensor.nbytes
+    return Seen(tensor, tensor.data, version, address, size, _glimpse(address, size))
 
 
-def _glimpse(tensor: torch.Tensor) -> bytes:
-    """Words of four bytes from head to tail."""
-    place = tensor.data_ptr(), tensor.nbytes
+def _glimpse(*place: int) -> bytes:
+    """Words of four bytes from head to tail of what is at an address, of a size in bytes."""
     words = _words.get(place)
     if words is None:
         if len(_words) >= _MOST_WORDS:
@@ -89,7 +101,7 @@ def _glimpse(tensor: torch.Tensor) -> bytes:
     return words[0].tobytes() + words[1].tobytes()
 
 
-_words: dict[tuple[int, int], tuple[memoryview, memoryview]] = {}
+_words: dict[tuple[int, ...], tuple[memoryview, memoryview]] = {}
 """Where to look, by address and size. It is looked at only where a living tensor has both: they hold no memory."""
 _MOST_WORDS: Final = 100_000
 

@@ -48,7 +48,8 @@ class Taking:
 
     def samples(self, step: int) -> bool:
         """Whether the step is sampled whole; 0 is the load."""
-        return step % max(self._orders.every, 1) == 0
+        orders = self._orders
+        return not step or step in orders.always or (orders.first_step + step) % max(orders.every, 1) == 0
 
     def samples_around(self, step: int) -> bool:
         """Whether the window after a step is sampled: it may still belong to that step, or begin the next."""
@@ -94,8 +95,8 @@ class Taking:
             self.background.measure_gradients(window.samples, leaves)
 
     def _own(self, optimizer: Any) -> Iterator[tuple[Item, torch.Tensor | None]]:
-        for _, _, tensor, name, _ in self._present.subjects.slots(optimizer):
-            yield Item("grad", name), _gradient(tensor)
+        for slot in self._present.subjects.slots(optimizer):
+            yield slot.gradient, _gradient(slot.tensor)
 
     def rest(self, step: int, window: Window) -> None:
         """What a step leaves. All of it rests until the next update, but for buffers."""

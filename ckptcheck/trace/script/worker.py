@@ -12,8 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from threading import Event, RLock, Thread
+from threading import Event, RLock
 from typing import TypeAlias
+
+from ckptcheck.trace.script.guard import belongs_to_script
+from ckptcheck.trace.script.plainly import plainly
+from ckptcheck.trace.script.unseen_thread import UnseenThread
 
 _LOOK_EVERY_S = 1.0
 """How often one who waits makes sure that the thread still lives."""
@@ -25,7 +29,7 @@ class Job:
     def __init__(self, work: Callable[[], None]) -> None:
         self._work: Callable[[], None] | None = work
         self._done = Event()
-        self._thread: Thread | None = None
+        self._thread: UnseenThread | None = None
 
     def do(self) -> None:
         """Do it, and let go of all that it holds."""
@@ -43,7 +47,7 @@ class Job:
             if self._thread is not None and not self._thread.is_alive():
                 raise RuntimeError("the thread that measures has ended early")
 
-    def given_to(self, thread: Thread) -> None:
+    def given_to(self, thread: UnseenThread) -> None:
         """Note who does it."""
         self._thread = thread
 
@@ -59,7 +63,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._queue: _Queue = SimpleQueue()
-        self._thread: Thread | None = None
+        self._thread: UnseenThread | None = None
         self._process = os.getpid()
         self._next: deque[Job] = deque()
         self._last: Job | None = None
@@ -80,9 +84,14 @@ class Worker:
                 job.given_to(thread)
                 self._next.append(job)
                 return job
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and not thread.is_current():
             thread.join()  # what was handed over before comes first
-        self._run(job)
+        try:
+            job.do()
+        except Exception as trouble:
+            if belongs_to_script(trouble):
+                raise
+            self._troubles.append(trouble)
         return job
 
     def go(self) -> None:
@@ -99,7 +108,7 @@ class Worker:
 
     def _start(self) -> None:
         _end_with_the_interpreter()
-        thread = Thread(target=self._work, name="ckptcheck-recording", daemon=True)
+        thread = UnseenThread(self._work)
         try:
             thread.start()
         except RuntimeError:  # at the end of the interpreter, or where threads are limited
@@ -129,7 +138,7 @@ class Worker:
             thread, over, self._over, self._last = self._thread, self._over, True, None
             if thread is not None and not over:
                 self._queue.put(None)
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and not thread.is_current():
             thread.join()
 
     def _work(self) -> None:
@@ -139,7 +148,7 @@ class Worker:
 
     def _run(self, job: Job) -> None:
         try:
-            job.do()
+            plainly(job.do)
         except BaseException as trouble:  # noqa: BLE001 (it is raised in the calling thread)
             self._troubles.append(trouble)
 

@@ -22,6 +22,8 @@ from ckptcheck.verdict.scripts.ranks import Crew
 
 ENDED_WELL: Final = frozenset({"ended", "stopped"})
 """How a run may end without anything being wrong: by itself, or stopped by us after the last step asked for."""
+LAST_LINES: Final = 6
+"""Lines of a resumed run that failed which are shown."""
 HERE: Final = ("cpu", "cpu")
 """Commands choose their devices themselves; both runs are taken to be on the same."""
 
@@ -64,6 +66,12 @@ class Stopped:
         error = self.resumed.error or f"it {self.resumed.status}"
         return f"{error}: {said.strip()}" if said and said.strip() not in error else error
 
+    @property
+    def said_last(self) -> tuple[str, ...]:
+        """The last lines of a resumed run that failed where the uninterrupted one did not."""
+        said = [line.rstrip() for line in self.resumed.last_lines.splitlines() if line.strip()]
+        return tuple(said[-LAST_LINES:]) if self.raised is not None else ()
+
 
 def case_of(crew: Crew, stopped: Stopped, noise: Noise, policy: Policy) -> tuple[Case, Placed | None]:
     """The case of one rank, and where its resumed trace was placed; None where the resumed run made no step."""
@@ -92,6 +100,7 @@ def _without_steps(stopped: Stopped, course: Course) -> Case:
         stopped.resumed.name,
         stopped.after,
         raised=stopped.raised,
+        last_lines=stopped.said_last,
         course=course,
         interruption=stopped.interruption,
         commands=True,
@@ -122,6 +131,7 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
         origins=Origins(crew.reference),
         replaced=replaced_by_load(right, step),
         raised=stopped.raised,
+        last_lines=stopped.said_last,
         raised_step=_raised_step(right, stopped),
         whole=noise.first is None,
         seeded=noise.first is None or noise.only_numeric,
@@ -149,8 +159,8 @@ def _load(crew: Crew, right: Trace, step: int, drawn: frozenset[str]) -> StateDi
 def _with_steps_at_the_end(diff: TraceDiff, reference: Trace, right: Trace, stopped: Stopped) -> TraceDiff:
     """With the steps that only one run made after the last one of the other, where it ended by itself."""
     lasts = last_step(reference), last_step(right)
-    left_only = [step for step in reference.steps if step > lasts[1]] if stopped.resumed.status == "ended" else []
-    right_only = [step for step in right.steps if step > lasts[0]] if stopped.whole.status == "ended" else []
+    left_only = range(lasts[1] + 1, lasts[0] + 1) if stopped.resumed.status == "ended" else ()
+    right_only = range(lasts[0] + 1, lasts[1] + 1) if stopped.whole.status == "ended" else ()
     return replace(
         diff,
         left_only=(*diff.left_only, *left_only),

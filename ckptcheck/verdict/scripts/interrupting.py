@@ -1,19 +1,10 @@
 """What a real interruption left: whether the run stopped, and whether there is anything to resume from."""
 
-import signal
-
 from ckptcheck.errors import RunFailedError
 from ckptcheck.experiment.commands.recorded import Recorded
+from ckptcheck.experiment.process import signal_name
 from ckptcheck.rules.runs.course import Interruption
 from ckptcheck.verdict.scripts.placing import last_step
-
-
-def signal_name(number: int) -> str:
-    """A signal by its name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def check_interrupted(run: Recorded, whole: Recorded, interrupt: tuple[int, int]) -> None:

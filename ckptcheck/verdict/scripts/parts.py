@@ -7,11 +7,11 @@ from typing import Any, Final
 from ckptcheck.experiment.commands.finding import Found
 from ckptcheck.experiment.commands.plan import CommandSettings
 from ckptcheck.experiment.commands.recorded import Recorded, not_seen
+from ckptcheck.experiment.process import signal_name
 from ckptcheck.finding import Json
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.trace.file import Trace
 from ckptcheck.verdict.parts import crossed
-from ckptcheck.verdict.scripts.interrupting import signal_name
 from ckptcheck.verdict.scripts.placing import Placed, last_step
 
 UNSEEN: Final = frozenset({

@@ -7,7 +7,7 @@ from ckptcheck.comparison.alignment import Alignment, align
 from ckptcheck.comparison.states import StateDiff, compare_states
 from ckptcheck.state.training_state import TrainingState
 from ckptcheck.trace.file import Trace
-from ckptcheck.trace.items import LOAD, STEP
+from ckptcheck.trace.items import END, LOAD, STEP
 from ckptcheck.trace.moved import moved_items, with_the_moved
 from ckptcheck.trace.states import state_after_step, state_at, without_silence
 
@@ -85,5 +85,5 @@ def built_of(reference: Trace) -> TrainingState | None:
 
 
 def last_step(trace: Trace) -> int:
-    """The last step that was recorded whole; 0 where none was."""
-    return max((step for step, moment in trace.moments if moment == STEP), default=0)
+    """The last step that is known to have been made; 0 where none is."""
+    return max((step for step, moment in trace.moments if moment in (STEP, END)), default=0)

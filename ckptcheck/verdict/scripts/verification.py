@@ -13,8 +13,10 @@ from ckptcheck.finding import Compared, Finding, Json, NotJudged, Result
 from ckptcheck.progress import Progress
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.judge import Judgement, judge
+from ckptcheck.rules.runs.later import Later
 from ckptcheck.verdict.asking import Question
 from ckptcheck.verdict.cases import held_contracts
+from ckptcheck.verdict.left_out import idle_pattern
 from ckptcheck.verdict.loads_seen import loads_seen
 from ckptcheck.verdict.parts import first_magnitudes
 from ckptcheck.verdict.scripts.cases import Stopped, case_of
@@ -33,6 +35,7 @@ from ckptcheck.verdict.scripts.parts import (
 )
 from ckptcheck.verdict.scripts.placing import Placed, last_step
 from ckptcheck.verdict.scripts.ranks import Crew, crews
+from ckptcheck.verdict.scripts.saved_later import judged_later, saved_later, saved_part, why_not
 from ckptcheck.verdict.scripts.telling import joined, of_rank, with_cause_of_raise, with_loads
 from ckptcheck.verdict.summary import Summary
 
@@ -51,6 +54,7 @@ def verification(settings: CommandSettings, question: Question, progress: Progre
     """
     with CommandExperiment(settings, progress) as experiment, ExitStack() as opened:
         whole = {one.name: one for one in experiment.whole(repeats=0 if question.quick else question.repeats)}
+        _check_only(whole)
         measures = not question.quick or question.policy.tolerant
         source, stopped = _stop_and_resume(experiment, whole, measures)
         ranks = _judged_ranks(whole, source, stopped, question, opened)
@@ -61,12 +65,13 @@ def verification(settings: CommandSettings, question: Question, progress: Progre
             ranks = _judged_ranks(whole, source, stopped, question, opened)
         made = _Made(experiment, question, whole, source, stopped, ranks)
         made.refuse()
+        made = replace(made, later=made.saved_later())
         return (_measured(made) if measures else made).result()
 
 
 def _measured(made: "_Made") -> "_Made":
     """The same with the exact differences, where anything differs: both runs are then made once more."""
-    if all(one.case.goes_on_exactly for one in made.ranks) or not any(one.placed for one in made.ranks):
+    if not any(one.placed and _has_numbers(one.case) for one in made.ranks):
         return made
     policy = made.question.policy
     differing = [apart(one.crew.rank, one.case, one.crew.reference) for one in made.ranks]
@@ -77,6 +82,18 @@ def _measured(made: "_Made") -> "_Made":
         for one, measure in zip(made.ranks, measures, strict=True)
     ]  # fmt: skip
     return replace(made, ranks=ranks, again=runs)
+
+
+def _check_only(whole: dict[str, Recorded]) -> None:
+    """Raise UsageError for a glob of --only that nothing has a name for."""
+    idle = idle_pattern(trace for one in whole.values() for trace in one.traces)
+    if idle is not None:
+        raise UsageError(f"--only {idle!r} matches no parameter: names are those of model.named_parameters()")
+
+
+def _has_numbers(case: Case) -> bool:
+    """Whether anything differs that can be measured, and not only which steps were made."""
+    return not case.goes_on_exactly and (case.first is not None or bool(case.load is not None and case.load.entries))
 
 
 def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded], keep: bool) -> tuple[Recorded, Stopped]:
@@ -143,6 +160,8 @@ class _Made:
     ranks: list[_Rank]
     again: list[Recorded] = field(default_factory=list)
     """Runs that were made once more, to measure."""
+    later: list[Later] | None = None
+    """What the runs save after the resume; None where they differ anyway, so that it would say nothing new."""
 
     def refuse(self) -> None:
         """Raise RunFailedError where nothing explains a death, UsageError for a contract that nothing is under."""
@@ -155,8 +174,18 @@ class _Made:
             known = ", ".join(load.left.parameters)[:200] if load is not None else "unknown"
             raise UsageError(f"--freeze {idle!r} matches no parameter; parameters are {known}")
 
+    def saved_later(self) -> list[Later] | None:
+        """What both runs save later on, held against each other where nothing else tells the runs apart."""
+        equal = all(one.case.goes_on_exactly and one.noise.first is None for one in self.ranks)
+        if not equal or self.question.policy.tolerant or any(one.cause for rank in self._over_ranks() for one in rank):
+            return None
+        return saved_later(self.experiment, [*self.whole.values()], self.stopped.resumed, self.ranks[0].case.step)
+
     def result(self) -> Result:
         judged = [one for rank in self._over_ranks() for one in rank]
+        if self.later is not None:
+            known = {one.code for judgement in judged for one in judgement.findings if one.code == "CK603"}
+            judged.append(judged_later(self.later, self.question.select, (*self.question.ignore, *known)))
         noises = [one.noise for one in self.ranks]
         summary = Summary(self._cases(), judged, noises, self.question, self._reasons())
         return summary.result(self._environment(), self._parts())
@@ -197,7 +226,13 @@ class _Made:
             reasons.append(("CK611", "no repeat was made (--quick)"))
         if self.stopped.interruption is None:
             reasons.append(("CK615", "no run was interrupted by a signal (--interrupt)"))
+        if self.later is not None and (why := why_not(self.later, self.ranks[0].case.step)):
+            reasons.append(("CK610", why))
         reasons += [("CK607", why_open(one.left_open)) for one in self.ranks if one.left_open]
+        reasons += [("CK607", f"rank {one.crew.rank}: no step after the load was recorded whole in both runs (--every)")
+                    for one in self.ranks
+                    if one.case.trajectory is not None and not one.case.trajectory.steps
+                    and self.experiment.settings.every > 1]  # fmt: skip
         reasons += [("CK601", f"rank {one.crew.rank}: {_why_no_load(self.experiment.settings)}")
                     for one in self.ranks
                     if one.placed is not None and one.placed.trace.steps and one.case.load is None]  # fmt: skip
@@ -221,6 +256,7 @@ class _Made:
             "policy": {"name": policy.name, "rtol": policy.rtol, "atol": policy.atol},
             "ranks": len(self.ranks),
             "alignment": placing_part([(one.crew.rank, one.placed) for one in self.ranks]),
+            "saved_later": saved_part(self.later or ()),
             "trajectory": rows,
             "trajectory_left_out": sum(one.case.trajectory.left_out for one in self.ranks if one.case.trajectory),
             "magnitudes": first_magnitudes(rows),

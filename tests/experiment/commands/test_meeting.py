@@ -79,10 +79,10 @@ def test_what_changed_in_the_output_folder_is_told_step_by_step(meeting, tmp_pat
     there.step_done(4)
     (output / "deep" / "new").write_text("2")
     there.step_done(5)
-    (output / "too late").write_text("")
+    (output / "later").write_text("")
     there.step_done(6)
     told = {step: set(paths) for step, paths in meeting.changes().items()}
-    assert told == {2: {"deep/new"}, 3: {"before", "link"}, 5: {"deep/new"}}
+    assert told == {2: {"deep/new"}, 3: {"before", "link"}, 5: {"deep/new"}, 6: {"later"}}
 
 
 def test_a_process_waits_until_its_folder_is_copied(meeting):

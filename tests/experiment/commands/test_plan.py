@@ -75,6 +75,11 @@ def test_without_a_folder_and_a_step_runs_have_their_own_copy_and_the_step_is_fo
         assert resumed.status == "ended", resumed.last_lines
         assert resumed.traces[0].steps == [1, 2, 3, 4]
         assert "OMP_NUM_THREADS" not in experiment.environment
+        folders = [experiment.output_of(one) for one in (reference, repeat, resumed)]
+        assert [torch.load(one / "out" / "last.pt", weights_only=True)["step"] for one in folders] == [6, 6, 6]
+        assert (folders[1].name, folders[2]) == ("after", repeat.output)
+        assert experiment.last_changes(reference)["out/last.pt"] == 6
+        assert experiment.last_changes(resumed)["out/last.pt"] == 4, "as it counts itself"
     assert left(project) == before
     assert not list((tmp_path / "temporary").iterdir())
 

@@ -64,7 +64,7 @@ def test_what_a_signal_lost_is_told_in_steps(left, lost, said):
         assert (judgement.findings, judgement.cause) == ((), None)
         return
     assert judgement.cause.code == "CK615"
-    assert (judgement.place.step, judgement.place.stage) == (7, "load")
+    assert (judgement.place.step, judgement.place.stage) == (7, None)
     assert judgement.findings[0].evidence["steps_lost"] == lost
     assert said in judgement.findings[0].message
 

@@ -108,6 +108,7 @@ WAYS_TO_MOVE = {
     "through numpy": lambda p: p.numpy().__setitem__(0, 7.0),
     "its last number": lambda p: p.data.view(-1)[-1:].fill_(7.0),
     "by other data": lambda p: setattr(p, "data", p.data + 1),
+    "by being swapped": lambda p: torch.utils.swap_tensors(p, p + 1),
     "to other data of its size and begin": lambda p: p.data.copy_(torch.cat([p.data[:1], p.data[1:] + 1])),
 }
 
@@ -134,6 +135,73 @@ def test_a_trusted_item_that_moves_is_left_out_and_named_and_measured_at_once_fr
     assert set(read_step(trace, 1)) == {Item("param", "other")}
     assert read_step(trace, 1)[Item("param", "other")].digest == content(other)
     assert [Item(*item) for item in trace.header["moved"]] == [PARAM]
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["thread late", "thread early"])
+@pytest.mark.parametrize("move", WAYS_TO_MOVE.values(), ids=WAYS_TO_MOVE)
+def test_what_is_left_out_of_two_runs_is_the_same_however_late_the_thread_is(bench, move, late):
+    tensor, samples = torch.randn(40, 40), {}
+    bench.trust(PARAM, tensor)
+    release = bench.stop_the_thread() if late else None
+    bench.background.measure(samples, [(PARAM, tensor)])
+    bench.background.go()
+    if release is None:
+        bench.background._worker.idle()
+    move(tensor)
+    if release is not None:
+        release.set()
+    bench.background.wait_all()
+    assert samples[PARAM].sample is None and list(bench.background.moved) == [PARAM]
+    bench.background.close()
+
+
+def test_a_trusted_item_that_moves_and_is_back_before_the_wait_is_measured_there(bench):
+    """Weights that an average takes the place of for a while, of which nobody counts."""
+    tensor, samples = torch.randn(40, 40), {}
+    bench.trust(PARAM, tensor)
+    held, backup = content(tensor), tensor.clone()
+    release = bench.stop_the_thread()
+    bench.background.measure(samples, [(PARAM, tensor)])
+    tensor.data.fill_(3)
+    release.set()
+    bench.background.go()
+    bench.background._worker.idle()
+    assert samples[PARAM].sample is None
+    tensor.data.copy_(backup)
+    bench.background.wait_all()
+    assert samples[PARAM].sample.digest == held and bench.background.moved == {}
+    later: dict[Item, Any] = {}
+    bench.background.measure(later, [(PARAM, tensor)])
+    assert later[PARAM].digest == held  # and trusted no more
+    bench.background.close()
+
+
+@pytest.mark.parametrize("replace", [lambda p: p.data * 0.9 + 0.1, lambda p: p.data.clone()], ids=["changed", "equal"])
+def test_a_tensor_that_is_given_other_memory_while_on_trial_is_never_trusted(bench, replace):
+    """The average of MoCo, inside of a forward pass: `pk.data = pk.data * m + pq.data * (1 - m)`."""
+    tensor = nn.Parameter(torch.randn(40, 40))
+    for _ in range(TRIALS + 2):
+        samples, held = {}, content(tensor)
+        release = bench.stop_the_thread()
+        bench.background.measure(samples, [(PARAM, tensor)])
+        assert samples[PARAM].digest == held  # at once
+        tensor.data = replace(tensor)
+        release.set()
+        bench.background.wait_all()
+    assert bench.background.moved == {}
+    bench.background.close()
+
+
+def test_memory_that_is_taken_away_below_a_trusted_tensor_is_not_read(bench):
+    tensor, samples = torch.randn(40, 40), {}
+    bench.trust(PARAM, tensor)
+    release = bench.stop_the_thread()
+    bench.background.measure(samples, [(PARAM, tensor)])
+    tensor.untyped_storage().resize_(0)
+    release.set()
+    bench.background.wait_all()
+    assert samples[PARAM].sample is None and list(bench.background.moved) == [PARAM]
+    bench.background.close()
 
 
 @pytest.mark.parametrize("moves", [1, TRIALS], ids=["first", "last"])

@@ -40,6 +40,10 @@ def test_a_clean_resume_of_a_script_passes_and_says_what_was_done():
     text = render(result, Page(width=200))
     assert f"Run          {PLAIN}" in text
     assert "Resumed      after step 6 (6.pt): " in text
+    assert [(one["path"], one["step"], one["tensors"], one["reason"]) for one in parts["saved_later"]] == [
+        ("8.pt", 8, 0, None)
+    ]
+    assert "Saved later  8.pt, step 8: as in the reference" in text
 
 
 def test_a_signal_that_no_checkpoint_follows_is_told_with_the_steps_lost():
