@@ -3,6 +3,7 @@
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
@@ -38,6 +39,7 @@ ENDING: Final = tuple(
     if hasattr(signal, name)
 )  # fmt: skip
 """Signals that ask a process to end, as schedulers and time limits send them."""
+_AS_EVER: Final = warnings.formatwarning
 EXAMPLES: Final = """Examples:
 
 \b
@@ -101,11 +103,21 @@ def door(context: click.Context) -> None:
         raise click.UsageError("no command given", context)
 
 
+def _as_a_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of ours as everything else that we say; others as ever."""
+    if category.__module__.startswith("ckptcheck."):
+        return f"ckptcheck: note: {message}\n"
+    return _AS_EVER(message, category, filename, lineno, line)
+
+
 def main() -> NoReturn:
     """Be the console script. A bug of ours crashes with its traceback, and not with the exit code of a failed check."""
     for number in ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:  # a cancelled pipeline cleans up as Ctrl-C does
             signal.signal(number, signal.default_int_handler)
+    warnings.formatwarning = _as_a_line
     try:
         with orphans_ended() if sys.argv[1:2] == ["verify"] else nullcontext():
             door.main()

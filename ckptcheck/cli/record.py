@@ -82,7 +82,9 @@ def _told(result: Result) -> list[str]:
         lines += [f"    {one.fix}"] if one.fix else []
     part = result.parts["recorded"]
     notes = part["notes"] if isinstance(part, dict) else []
-    lines += [f"ckptcheck: note: {one}" for one in notes] if isinstance(notes, list) else []
+    lines += [
+        f"ckptcheck: note: {one}" for one in notes if str(one) not in (result.error or "")
+    ] if isinstance(notes, list) else []  # fmt: skip
     return lines
 
 

@@ -225,7 +225,14 @@ def last_lines(log: Path) -> str:
         text = last_bytes(log).decode("utf-8", "replace")
     except FileNotFoundError:  # a run may remove what is not its own
         return ""
-    return "\n".join(text.rstrip().split("\n")[-LAST_LINES:])
+    return "\n".join(_without_launcher(text).rstrip().split("\n")[-LAST_LINES:])
+
+
+def _without_launcher(text: str) -> str:
+    """Without what torchrun says at its end of a process that failed, which has said more of it before."""
+    end = text.rfind("errors.ChildFailedError")
+    begin = text.rfind("Traceback (most recent call last):", 0, end) if end >= 0 else -1
+    return text[:begin] if begin > 0 and text[:begin].strip() else text
 
 
 def last_bytes(log: Path) -> bytes:

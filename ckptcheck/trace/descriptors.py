@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-_FOLDERS: Final = ("/proc/self/fd", "/dev/fd")
+_FOLDERS: Final = (Path("/proc/self/fd"), Path("/dev/fd"))
 
 
 class Descriptors:
@@ -17,7 +17,7 @@ class Descriptors:
 
     def __init__(self, *paths: Path) -> None:
         self.lost = False
-        wanted = {_identity(os.stat(path)) for path in paths if path.exists()}
+        wanted = {_identity(path.stat()) for path in paths if path.exists()}
         self._known = {number: one for number, one in _open() if one in wanted}
 
     def are_ours(self) -> bool:
@@ -36,10 +36,10 @@ def keep_for_ever(one: Any) -> None:
 
 
 def _open() -> Iterator[tuple[int, tuple[int, int]]]:
-    folder = next((one for one in _FOLDERS if os.path.isdir(one)), None)
-    for name in os.listdir(folder) if folder is not None else ():
-        with suppress(OSError, ValueError):  # the one that lists them is closed already
-            yield int(name), _identity(os.fstat(int(name)))
+    folder = next((one for one in _FOLDERS if one.is_dir()), None)
+    for number in [int(one.name) for one in folder.iterdir()] if folder is not None else ():
+        with suppress(OSError):  # the one that lists them is closed already
+            yield number, _identity(os.fstat(number))
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from ckptcheck.trace.staging import Making, Transfer, calculable, make, norms_of
 
 UNINITIALISED: Final = "<uninitialised>"
 """The value of a parameter or buffer that a lazy module has yet to shape."""
+_PLAIN: Final = frozenset({torch.Tensor, torch.nn.Parameter})
 _TOGETHER: Final = frozenset({torch.float32, torch.float64})
 """Dtypes of which many norms are taken in one call of torch."""
 
@@ -73,10 +74,10 @@ class Measurer:
         normed: list[tuple[int, torch.Tensor]] = []
         single: list[tuple[int, torch.Tensor]] = []
         for place, tensor in enumerate(tensors):
-            if not _is_usual(tensor):
-                samples[place] = self.gradient(tensor) if gradients else self.tensor(tensor)
-            elif tensor.dim() == 0 and tensor.dtype == torch.float32:
+            if _is_single(tensor):
                 single.append((place, tensor))
+            elif not _is_usual(tensor):
+                samples[place] = self.gradient(tensor) if gradients else self.tensor(tensor)
             else:
                 normed.append((place, tensor))
         with torch.no_grad():  # cheaper than to detach each one, which besides lets go of python's lock
@@ -183,6 +184,18 @@ def _norm(parts: list[torch.Tensor]) -> float | None:
 
 def _none(_: Any) -> bytes:
     raise NotImplementedError("the linear digest is no digest of bytes")
+
+
+def _is_single(tensor: torch.Tensor) -> bool:
+    """Whether it is one number of float32 on the CPU, as the counters of an optimizer."""
+    return (
+        tensor.dtype is torch.float32
+        and tensor.dim() == 0
+        and tensor.is_cpu
+        and type(tensor) in _PLAIN
+        and tensor.layout is torch.strided
+        and not tensor.is_neg()
+    )
 
 
 def _is_usual(tensor: torch.Tensor) -> bool:

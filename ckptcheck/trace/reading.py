@@ -2,7 +2,9 @@
 
 import json
 import math
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,9 @@ CONTENT_BYTES: Final = 17
 FEW: Final = 8
 """Up to one in so many items of a trace are looked up one by one; of more, a whole moment is read."""
 
+_OUT_OF_REACH: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
+"""What SQLite says where somebody writes, or where nobody may."""
+
 
 class Trace:
     """A trace file, read. Moments are read one at a time, so memory does not grow with steps.
@@ -40,7 +45,7 @@ class Trace:
             raise TraceError(f"the trace {path} is empty: the run ended before its first step; record it again")
         # Read-only where possible; a write-ahead log that a killed run left behind is read along with it.
         with self._trouble():
-            self._base = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)
+            self._base = _connected(path)
         try:
             with self._trouble():
                 self._open()
@@ -196,6 +201,24 @@ def _value(stored: Any, spec: TensorSpec | None) -> Scalar | None:
     if isinstance(stored, bytes):
         return stored != b"\0"
     return math.nan if stored == "nan" and spec is not None else stored
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """A trace that is still being written, or was left behind in a folder that is read-only, is read from a copy."""
+    base = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, timeout=0)
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        base.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError as error:
+        base.close()
+        if error.sqlite_errorcode & 0xFF not in _OUT_OF_REACH or not log.is_file():
+            raise
+        with tempfile.TemporaryDirectory() as folder:  # it is deleted while it is open, and gone when it is closed
+            for one in (path, log):
+                shutil.copyfile(one, Path(folder, one.name))
+            base = sqlite3.connect(Path(folder, path.name), isolation_level=None)
+            base.execute("PRAGMA journal_mode = DELETE")
+    return base
 
 
 def open_traces(path: Path) -> list[Trace]:

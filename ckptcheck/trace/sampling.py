@@ -134,7 +134,7 @@ def binding(subjects: Subjects) -> Leaves:
     """Who is in which group, and which parameters are not trained, as canonical JSON texts."""
     groups: list[dict[str, Any]] = [
         {
-            "class": _class_of(optimizer),
+            "class": class_of(optimizer),
             "groups": [[None] * len(group["params"]) for group in optimizer.param_groups],
         }
         for optimizer in subjects.optimizers()
@@ -147,7 +147,7 @@ def binding(subjects: Subjects) -> Leaves:
     yield Item("structure", "frozen"), _made("frozen", frozen, lambda: json.dumps(frozen))
 
 
-def _class_of(optimizer: Any) -> str:
+def class_of(optimizer: Any) -> str:
     """The class by its name; with its module where it is not the class of that name which torch has."""
     kind = type(optimizer)
     known = getattr(torch.optim, kind.__name__, None)

@@ -1,9 +1,10 @@
 """A command recorded in the user's own terminal: what was started, how it ended, what was recorded of it."""
 
+import fcntl
 import os
 import tempfile
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -60,7 +61,7 @@ def record_command(order: RecordOrder) -> Result:
     if _is_recorded_already():
         return _handed_through(order)
     with ExitStack() as stack:
-        folder, made = _make_folder(order.output)
+        folder = stack.enter_context(_own_folder(order.output))
         scratch = Path(stack.enter_context(_scratch()))
         if order.python is not None:
             stack.enter_context(placed(order.python))
@@ -70,9 +71,6 @@ def record_command(order: RecordOrder) -> Result:
         result = _result(order, run, meeting)
         for trace in run.traces:
             trace.close()
-        if made:
-            with suppress(OSError):  # it holds something, or the script has removed it
-                folder.rmdir()
     return result
 
 
@@ -88,22 +86,54 @@ def _handed_through(order: RecordOrder) -> Result:
     return _result(order, run if run.error else replace(run, error=said), None)
 
 
-def _make_folder(folder: Path) -> tuple[Path, bool]:
-    """Make the folder, or refuse it with OutputError before anything is started: its absolute path, whether it is new.
+@contextmanager
+def _own_folder(folder: Path) -> Iterator[Path]:
+    """Make the folder, or refuse it with OutputError before anything is started: its absolute path.
 
-    The script may go elsewhere, or remove the folder that we stand in.
+    While it is ours no other recording takes it; it goes again where nothing was recorded. The script may go elsewhere,
+    or remove it, or remove the folder that we stand in.
     """
+    taken = OutputError(f"{folder} exists already and is never written over: name a new folder, or remove it")
     try:
         folder = folder.resolve()
-        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise OutputError(f"{folder} exists already and is never written over: name a new folder, or remove it")
-        new = not folder.exists()
+        is_new = not folder.exists()
+        if not is_new and not folder.is_dir():
+            raise taken
         folder.mkdir(parents=True, exist_ok=True)
-        # Only a try tells of disks that are full or read-only.
-        tempfile.TemporaryFile(dir=folder).close()
+        lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise OutputError(f"{folder} cannot be written ({error.strerror}): name a folder that can") from error
-    return folder, new
+    try:
+        _claim(folder, lock, taken)
+        yield folder
+        if is_new:
+            with suppress(OSError):  # it holds something, or the script has removed it
+                folder.rmdir()
+    finally:
+        os.close(lock)
+
+
+def _claim(folder: Path, lock: int, taken: OutputError) -> None:
+    try:
+        _lock(lock)
+        if any(folder.iterdir()):
+            raise taken
+        # Only a try tells of disks that are full or read-only.
+        tempfile.TemporaryFile(dir=folder).close()
+    except BlockingIOError:
+        raise OutputError(f"another recording writes into {folder}: name a folder of its own") from None
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written ({error.strerror}): name a folder that can") from error
+
+
+def _lock(number: int) -> None:
+    """BlockingIOError where another process has locked it. Some file systems have no locks; there nobody is told."""
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
 
 
 def _scratch() -> "tempfile.TemporaryDirectory[str]":

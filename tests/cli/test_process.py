@@ -76,13 +76,13 @@ LEAVES_ONE = """
 import subprocess
 from ckptcheck.cli.orphans import orphans_ended
 with orphans_ended():
-    subprocess.run(["sh", "-c", "env -i setsid sh -c 'sleep 600 & echo $!; wait' & read line"], stdin=subprocess.PIPE)
+    subprocess.run(["sh", "-c", "env -i setsid sh -c 'sleep 600 > /dev/null & echo $!'"])
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans on")
 def test_what_a_run_left_behind_without_its_environment_is_ended():
-    done = run(code=LEAVES_ONE)  # its end is the end of the pipe that the sleeping process holds too
+    done = run(code=LEAVES_ONE)
     assert done.returncode == 0
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)

@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
 
 from ckptcheck.finding import Finding, NotJudged
 from ckptcheck.trace.reading import open_traces
+from ckptcheck.verdict.left_out import idle_pattern
 from ckptcheck.verdict.loads_seen import loads_seen
 from tests.trace.script.recorded import recording
 
@@ -316,6 +317,69 @@ def test_a_legal_load_is_silent(tmp_path, load):
     findings, not_judged = said_of(tmp_path, lambda: script(load, state))
     assert [(one.code, one.message) for one in findings] == []
     assert {one.code for one in not_judged} <= {"CK301", "CK302"}, "without names an exchange cannot be seen"
+
+
+class Muon(torch.optim.Optimizer):
+    """A script's own class, with a name that torch has too, for another one."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.1, "momentum": 0.9})
+
+    def step(self) -> None:  # type: ignore[override]
+        for one in self.param_groups[0]["params"]:
+            self.state[one].setdefault("buf", torch.zeros_like(one)).add_(one.grad)
+            one.data.add_(self.state[one]["buf"], alpha=-0.1)
+
+
+def test_a_class_of_the_script_is_not_taken_for_the_one_of_that_name_which_torch_has(tmp_path):
+    load = Load("", optimizer=lambda model: Muon(model.parameters()))
+    state = state_of(load)
+    findings, _ = said_of(tmp_path, lambda: script(load, state))
+    assert [one.message for one in findings] == []
+
+
+@pytest.mark.parametrize(("rates", "codes"), [((0.1, 0.09, 0.08), []), ((0.1, 0.1, 0.1), ["CK306 warning"])])
+def test_a_rate_that_the_loop_sets_is_no_change_even_where_its_first_is_that_of_the_checkpoint(tmp_path, rates, codes):
+    state = state_of(Load(""))
+
+    def run() -> None:
+        model = net()
+        optimizer = slow(model)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        for rate in rates:
+            optimizer.param_groups[0]["lr"] = rate
+            train(model, optimizer)
+
+    assert told(said_of(tmp_path, run)[0]) == codes
+
+
+ONLY = [
+    # what is recorded, what the checkpoint lacks, the codes that come of it
+    ("0.*", lambda state: None, []),
+    ("0.*", moments(lambda one: one.pop(0)), ["CK202 error 0.weight"]),
+    ("2.*", without("3."), ["CK309 error 3.weight"]),
+]
+
+
+@pytest.mark.parametrize(("only", "change", "codes"), ONLY)
+def test_nothing_is_claimed_of_what_was_not_recorded(tmp_path, only, change, codes):
+    load = Load("", strict=False)
+    state = state_of(load)
+    change(state)
+    with recording(tmp_path, only=(only,)):
+        script(load, state)
+    (trace,) = open_traces(tmp_path)
+    findings, _ = loads_seen(trace)
+    assert told(findings) == codes
+    assert idle_pattern([trace]) is None
+
+
+def test_a_glob_that_nothing_matches_is_told(tmp_path):
+    load = Load("")
+    with recording(tmp_path, only=("0.*", "nomatch*")):
+        script(load, state_of(load))
+    assert idle_pattern(open_traces(tmp_path)) == "nomatch*"
 
 
 def test_an_empty_state_is_not_judged_where_nothing_says_that_a_step_was_made(tmp_path):

@@ -126,3 +126,10 @@ def _check_numbers(settings: CommandSettings) -> None:
     if at is not None and (at < 1 or (settings.steps is not None and at >= settings.steps)):
         upto = f" and below --steps {settings.steps}" if settings.steps is not None else ""
         raise UsageError(f"{option} names step {at}: it must be at least 1{upto}")
+
+
+def check_step(settings: CommandSettings, step: int, last: int) -> None:
+    """UsageError where a run makes no step after the one that is resumed after."""
+    option = "--interrupt" if settings.interrupt is not None else "--resume-at"
+    if step >= last:
+        raise UsageError(f"{option} names step {step}, and --run makes {last} steps: name an earlier one")

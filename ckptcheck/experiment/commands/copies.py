@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,10 @@ LINKED_MARKS: Final = ("pyvenv.cfg", "conda-meta")
 """A folder that holds one of these is an environment: runs link to it rather than copy it."""
 _CLONE: Final = 0x40049409
 """FICLONE of linux/fs.h: share the blocks of a file until one side writes."""
+
+
+class LeftBehindWarning(UserWarning):
+    """A folder of ours stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,19 @@ def _told(target: Path) -> Iterator[None]:
     except OSError as error:
         room = "set TMPDIR to a place with room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "look there"
         raise OutputError(f"the copy {target} cannot be made ({error}): {room}") from error
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder of ours, and what a run has made unwritable in it; `LeftBehindWarning` where it stays."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        for place, folders, _ in os.walk(folder):
+            for one in folders:
+                with suppress(OSError):  # before it is gone into
+                    Path(place, one).chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        warnings.warn(f"the temporary folder {folder} cannot be removed whole", LeftBehindWarning, stacklevel=2)
 
 
 @contextmanager

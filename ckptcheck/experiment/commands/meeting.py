@@ -60,6 +60,10 @@ class Meeting:
                     found.setdefault(told["step"], {}).update(dict.fromkeys(told["paths"]))
         return {step: tuple(paths) for step, paths in sorted(found.items())}
 
+    def last_changes(self) -> dict[str, int]:
+        """The step after which each path of the output folder had changed last, by path."""
+        return {path: step for step, paths in self.changes().items() for path in paths}
+
     def all_came(self, what: str) -> bool:
         """Whether all ranks have come to a meeting, or those that are there have waited long enough."""
         told = self._told(what)

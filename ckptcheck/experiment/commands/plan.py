@@ -9,14 +9,15 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from ckptcheck.errors import OutputError, RunFailedError, UsageError
-from ckptcheck.experiment.commands.asked import DIR, Asked, CommandSettings, asked_of
+from ckptcheck.errors import OutputError, RunFailedError
+from ckptcheck.experiment.commands.asked import DIR, Asked, CommandSettings, asked_of, check_step
 from ckptcheck.experiment.commands.checkpoints import checkpoint_in
-from ckptcheck.experiment.commands.copies import copy_working_folder, snapshot, told_of_folder
+from ckptcheck.experiment.commands.copies import copy_working_folder, remove, snapshot, told_of_folder
 from ckptcheck.experiment.commands.finding import Found, chosen_step, found_after, found_in
 from ckptcheck.experiment.commands.launching import Launch, Run, run_all
+from ckptcheck.experiment.commands.ordering import Part, orders_of
 from ckptcheck.experiment.commands.recorded import Recorded
-from ckptcheck.experiment.commands.telling import check_kept, check_trained
+from ckptcheck.experiment.commands.telling import check_recorded, check_trained
 from ckptcheck.experiment.commands.wanted import Wanted
 from ckptcheck.experiment.commands.words import filled
 from ckptcheck.progress import Progress
@@ -61,7 +62,7 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         for run in self._recorded.values():
             for one in run.traces:
                 one.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
 
     def whole(self, *, repeats: int) -> list[Recorded]:
         """The uninterrupted run and its repeats, in this order.
@@ -80,9 +81,11 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
             self._make_whole(names)
         else:
             self._make_whole([REFERENCE])
-            self._source, self._step = REPEAT, self._chosen_step()
+            changes = self._runs[REFERENCE].meeting.changes()
+            last = self._recorded[REFERENCE].last_step
+            self._source, self._step = REPEAT, chosen_step(self._own(REFERENCE), changes, last)
             self._make_whole(names[1:] or [REPEAT])
-        self._check_step()
+        check_step(self.settings, self.resume_step, self._recorded[REFERENCE].last_step)
         return [self._recorded[one] for one in self._recorded if one not in (INTERRUPTED, RESUMED)]
 
     def one_repeat(self) -> Recorded:
@@ -148,8 +151,8 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
 
         It stands where the run stood that was copied, so that paths in a checkpoint stay right. With `keep` it can be
         made `again`.
-        RunFailedError where `{ckpt}` is asked for and nothing that a resume could read was written, or what was recorded
-        has gone.
+        RunFailedError where `{ckpt}` is asked for and nothing that a resume could read was written, or what was
+        recorded has gone.
         """
         found = self.found()
         if found is None and self._asked.wants_checkpoint:
@@ -175,7 +178,7 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         left = steps - (found.step if found is not None and found.step is not None else 0) if steps else None
         words = filled(self._asked.resume, {"dir": str(own), "ckpt": str(checkpoint)})
         (run,) = self._make([RESUMED], words=words, own=own, last_step=left)
-        check_kept(self._recorded[RESUMED], run.meeting)
+        check_recorded(self._recorded[RESUMED], run.meeting)
         return self._recorded[RESUMED]
 
     def again(self, left: Wanted, right: Wanted) -> tuple[Recorded, Recorded]:
@@ -220,10 +223,7 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
 
         Of the reference and the resumed run; empty for a run that was never started.
         """
-        if run.name not in self._runs:
-            return {}
-        changes = self._runs[run.name].meeting.changes()
-        return {path: step for step in sorted(changes) for path in changes[step]}
+        return self._runs[run.name].meeting.last_changes() if run.name in self._runs else {}
 
     # Folders.
 
@@ -287,46 +287,14 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
     def _orders(
         self, name: str, words: tuple[str, ...], own: Path, last_step: int | None, wanted: Wanted | None
     ) -> Orders:
-        settings = self.settings
-        scratch = self._folder / name
-        if wanted is not None:
-            (scratch / "wanted.json").write_text(wanted.to_json())
         is_source = name == self._source
-        first_step = self._went_on_after if name.removesuffix(AGAIN) == RESUMED else 0
-        return Orders(
-            traces=scratch / "traces",
-            run=name,
-            command=words,
-            digest=settings.digest,
-            every=settings.every,
-            first_step=first_step,
-            # Around the step that is resumed after, what was saved and what comes of it is always seen whole.
-            always=(self._step - first_step, self._step - first_step + 1) if self._step is not None else (),
-            only=settings.only,
-            grads=settings.grads,
-            last_step=last_step,
-            hold=last_step is not None,
-            # The run that shows where something is saved, and the one that is copied, are looked at step by step.
-            # What the reference and the resumed run save later on is held against each other.
-            output=own if is_source or self._step is None or name in (REFERENCE, RESUMED) else None,
-            control=scratch / "control",
-            pause_after=self._step if is_source and name != INTERRUPTED else None,
-            signal_after=settings.interrupt if name == INTERRUPTED else None,
-            capture=scratch / "capture" if wanted is not None else None,
-            wanted=scratch / "wanted.json" if wanted is not None else None,
-            bound=True,
-        )
-
-    # Steps.
-
-    def _chosen_step(self) -> int:
-        changes = self._runs[REFERENCE].meeting.changes()
-        return chosen_step(self._own(REFERENCE), changes, self._recorded[REFERENCE].last_step)
-
-    def _check_step(self) -> None:
-        last = self._recorded[REFERENCE].last_step
-        option = "--interrupt" if self.settings.interrupt is not None else "--resume-at"
-        if self.resume_step >= last:
-            raise UsageError(
-                f"{option} names step {self.resume_step}, and --run makes {last} steps: name an earlier one"
-            )
+        part = Part(
+            name, words, own, last_step, self._step,
+            first_step=self._went_on_after if name.removesuffix(AGAIN) == RESUMED else 0,
+            copied=is_source and name != INTERRUPTED,
+            interrupted=name == INTERRUPTED,
+            # The run that shows where something is saved, the one that is copied, and the two whose later checkpoints
+            # are held against each other.
+            looked_at=is_source or self._step is None or name in (REFERENCE, RESUMED),
+        )  # fmt: skip
+        return orders_of(part, self.settings, self._folder / name, wanted)

@@ -17,23 +17,27 @@ def check_trained(run: Recorded, meeting: Meeting) -> None:
     """RunFailedError where a run that had to come to its end did not, made no step, or was not recorded."""
     if run.status not in ("ended", "stopped"):
         raise RunFailedError(f"the {run.name} run failed: {run.error}{_hint(run)}", run.last_lines)
-    check_kept(run, meeting)
-    for trace in run.traces:
-        if trace.header.get("broken"):
-            where = f"rank {trace.header.get('rank', 0)}: {trace.header['broken']}"
-            raise RunFailedError(f"the {run.name} run was not recorded to its end: the recorder failed ({where})")
+    check_recorded(run, meeting)
     reason = why_nothing(run, meeting)
     if reason:
         raise RunFailedError(f"the {run.name} run {reason}", run.last_lines)
 
 
-def check_kept(run: Recorded, meeting: Meeting) -> None:
-    """RunFailedError where what a run told and recorded is not there any more: nothing follows from its absence."""
+def check_recorded(run: Recorded, meeting: Meeting) -> None:
+    """RunFailedError where a run was not recorded as it was made: nothing follows from the absence of a step."""
+    said = ""
+    broken = next((one.header for one in run.traces if one.header.get("broken")), None)
     if not meeting.is_whole:
-        raise RunFailedError(f"the {run.name} run removed the temporary folder in which it is recorded: it must not",
-                             run.last_lines)  # fmt: skip
-    if meeting.last_step is not None and not any(one.steps for one in run.traces):
-        raise RunFailedError(f"the {run.name} run {why_nothing(run, meeting)}", run.last_lines)
+        said = why_nothing(run, meeting)
+    elif run.status not in ("ended", "stopped"):
+        return  # how it ended is the news
+    elif broken is not None:
+        where = f"rank {broken.get('rank', 0)}: {broken['broken']}"
+        said = f"was not recorded to its end: the recorder failed ({where})"
+    elif meeting.last_step is not None or not meeting.saw_torch:
+        said = why_nothing(run, meeting)
+    if said:
+        raise RunFailedError(f"the {run.name} run {said}", run.last_lines)
 
 
 def why_nothing(run: Recorded, meeting: Meeting, isolated: str = ISOLATED) -> str:
@@ -41,7 +45,7 @@ def why_nothing(run: Recorded, meeting: Meeting, isolated: str = ISOLATED) -> st
     if any(one.steps for one in run.traces):
         return ""
     if not meeting.is_whole:
-        return "removed the temporary folder in which it was recorded"
+        return "removed the temporary folder in which it is recorded: it must not"
     if not meeting.saw_torch:
         return f"imported no torch{_before_its_end(run) or f': {isolated}'}"
     broken = next((str(one.header["broken"]) for one in run.traces if one.header.get("broken")), "")

@@ -8,7 +8,7 @@ from ckptcheck.comparison.traces import FLAGS, Difference
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.case import Case
-from ckptcheck.rules.runs.origin import of_other_step, rate_by_hand
+from ckptcheck.rules.runs.origin import of_other_step, other_parameters, rate_by_hand
 from ckptcheck.rules.words import KEPT, at_load, count, kept, names, place_of, shown
 from ckptcheck.trace.items import Sample
 
@@ -83,18 +83,18 @@ def parameter_order_mismatch(case: Case) -> Iterator[Evidence]:
     for one in case.bound:
         if one.stale or case.other_step is not None:
             continue
-        strange = bool(one.left_only and one.right_only)
-        if one.permuted or strange:
-            pairs = [f"{name} has the state of {owner}" for name, owner in one.permuted.items()]
-            members = [
-                f"{name} took the place of {was}" for was, name in zip(one.left_only, one.right_only, strict=False)
-            ]
-            where = next(iter(one.permuted), None) or one.right_only[0]
+        gone, new = other_parameters(case)
+        permuted = {name: owner for name, owner in one.permuted.items() if owner not in gone}
+        if permuted or (one.left_only and one.right_only and not gone and not new):
+            pairs = [f"{name} has the state of {owner}" for name, owner in permuted.items()]
+            swapped = zip(one.left_only, one.right_only, strict=False)
+            members = [f"{now} took the place of {was}" for was, now in swapped]
+            where = next(iter(permuted), None) or one.right_only[0]
             yield Evidence(
                 f"optimizer {one.optimizer} binds state to other parameters than were saved: {names(pairs or members)}",
                 at_load(case.step, optimizer=one.optimizer, parameter=where),
                 {
-                    "permutation": dict(list(one.permuted.items())[:KEPT]),
+                    "permutation": dict(list(permuted.items())[:KEPT]),
                     "only_when_saved": kept(one.left_only),
                     "only_after_load": kept(one.right_only),
                 },
@@ -115,8 +115,8 @@ def trainable_parameter_in_no_group(case: Case) -> Iterator[Evidence]:
         return
     held = {name for optimizer in case.load.right.optimizers for group in optimizer.groups for name in group.members}
     for one in case.bound:
-        gone = [name for name in one.left_only
-                if name not in held and case.load.right.parameters[name].requires_grad is not False]  # fmt: skip
+        gone = [name for name in one.left_only if name not in held
+                and (now := case.load.right.parameters.get(name)) and now.requires_grad is not False]  # fmt: skip
         if gone and not one.stale and not one.right_only:
             yield Evidence(
                 f"{count(gone, 'trainable parameter')} of optimizer {one.optimizer} "

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ckptcheck.finding import Severity
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.case import Case
-from ckptcheck.rules.runs.origin import left_alone
+from ckptcheck.rules.runs.origin import left_alone, other_parameters
 from ckptcheck.rules.words import at_load, count, differ, kept, names, place_of, shown
 
 
@@ -46,7 +46,7 @@ def optimizer_state_missing_for_parameter(case: Case) -> Iterator[Evidence]:
     parameters only (HF Trainer, DeepSpeed). A whole module without state, or all parameters of a kind, is an info; a
     lone one a warning. Silent where the file says requires_grad False.
     """
-    frozen = _frozen_before(case)
+    frozen = _frozen_before(case) | {*other_parameters(case)[0]}
     for one in case.bound:
         if one.none_loaded or case.other_step is not None:
             continue
@@ -108,8 +108,9 @@ def ema_state_inconsistent(case: Case) -> Iterator[Evidence]:
     Why: the average is what is released; it restarts from the raw weights or from an old average.
     Example: the EMA object is not part of the checkpoint.
     Fix: save and load the EMA's own state_dict.
-    Limits: an average that is not declared as `Run(ema=...)` is not seen. In a checkpoint it is held against the
-    model by name; an average that was not saved at all leaves no trace there.
+    Limits: an average that is not declared as `Run(ema=...)` is not seen; one that a script keeps in a dict of its own
+    only by what is saved after the resume. In a checkpoint it is held against the model by name; an average that was
+    not saved at all leaves no trace there.
     """
     differing = case.loaded("ema")
     if differing and case.other_step is None:

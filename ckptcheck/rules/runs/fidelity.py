@@ -8,6 +8,7 @@ from ckptcheck.finding import Severity
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.numbers import narrowed_to
+from ckptcheck.rules.runs.origin import other_parameters
 from ckptcheck.rules.words import at_load, count, differ, kept, modules, names, shown
 
 
@@ -30,13 +31,17 @@ def load_not_faithful(case: Case) -> Iterator[Evidence]:
             "copy tensors before a save goes to the background, and check that the file of this step is loaded",
         )
         return
+    others = other_parameters(case)
+    if any(others):
+        yield _of_another_model(case, *others)
+        return
     left = [one for one in (*case.loaded("param"), *case.loaded("state")) if not _explained(case, one)]
     left += [one for one in case.loaded("extra") if case.persists("extra") or case.reaches("inputs")]
     if left:
         one = left[0]
         yield Evidence(
             f"{count(left, 'entry', 'entries')} {differ(left)} after the load: "
-            f"{names(f'{entry.name}.{entry.key}' if entry.key else entry.name for entry in left)}",
+            f"{names(f'{entry.name}.{entry.key}' if entry.key else entry.name for entry in left)}{_specs(one)}",
             at_load(case.step, parameter=one.name, key=one.key or None, optimizer=one.optimizer),
             {"saved": shown(one.left), "loaded": shown(one.right), "entries": len(left)},
             UNTRAINED
@@ -44,6 +49,24 @@ def load_not_faithful(case: Case) -> Iterator[Evidence]:
             else "compare what your save writes with what your load puts back for these entries",
         )
     yield from _modes(case)
+
+
+def _specs(one: EntryDifference) -> str:
+    """For a sentence on entries that differ: of which shape and dtype the first was and is, where that changed."""
+    specs = [side.spec if side is not None else None for side in (one.left, one.right)]
+    return f"; {one.name} was {specs[0]} and is {specs[1]}" if all(specs) and specs[0] != specs[1] else ""
+
+
+def _of_another_model(case: Case, gone: list[str], new: list[str]) -> Evidence:
+    """Parameters are compared by name, and these have none on the other side."""
+    said = [f"{names(gone)} {'is' if len(gone) == 1 else 'are'} not there"] if gone else []
+    said += [f"{names(new)} {'is' if len(new) == 1 else 'are'} new"] if new else []
+    return Evidence(
+        f"the resumed run has other parameters than the run that was saved: {'; '.join(said)}",
+        at_load(case.step, parameter=(gone or new)[0]),
+        {"only_when_saved": kept(gone), "only_after_load": kept(new)},
+        "resume with the model that was saved: parameters are compared by name",
+    )
 
 
 UNTRAINED: Final = "no optimizer trains these: a target network or teacher that the checkpoint does not hold?"

@@ -57,8 +57,7 @@ def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = (
     if cause is not None and cause.code != "CK610":
         findings = [one for one in findings if one.code != "CK610"]
     if cause is not None and cause.where.stage == LOAD:
-        beside = ROOTS | {"CK615"}
-        findings = [one for one in findings if one.where.stage == LOAD or one.code in beside or one.code not in CAUSES]
+        findings = [one for one in findings if _stands_beside_a_load(one)]
     findings.sort(key=lambda one: (one is not cause, _rank(one)))
     named = Cause(cause.code, _confidence(case, cause)) if cause is not None else None
     return Judgement(tuple(findings), tuple(not_judged), named, cause.where if cause else _first_place(case))
@@ -88,6 +87,12 @@ def _precedence(one: Finding) -> tuple[int, int, int, int]:
 def _rank(one: Finding) -> tuple[int, int]:
     weight = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}[one.severity]
     return weight, CAUSES.index(one.code) if one.code in CAUSES else len(CAUSES)
+
+
+def _stands_beside_a_load(one: Finding) -> bool:
+    """Whether it does not merely follow from what a load broke."""
+    counted = one.code in COUNTED and one.where.stage is None
+    return counted or one.where.stage == LOAD or one.code in ROOTS or one.code not in CAUSES
 
 
 def _confidence(case: Case, cause: Finding) -> str:

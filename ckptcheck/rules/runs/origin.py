@@ -75,3 +75,11 @@ def left_alone(case: Case) -> tuple[str, ...]:
         if one.name in case.trajectory.drawn
         and (before := case.built.rng.get(one.name)) and one.right and before.digest == one.right.digest
     )  # fmt: skip
+
+
+def other_parameters(case: Case) -> tuple[list[str], list[str]]:
+    """The parameters that only the run which was saved has, and those that only the resumed one has: another model."""
+    if case.load is None:
+        return [], []
+    sides = case.load.left.parameters, case.load.right.parameters
+    return [name for name in sides[0] if name not in sides[1]], [name for name in sides[1] if name not in sides[0]]

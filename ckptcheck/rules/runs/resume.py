@@ -155,9 +155,11 @@ def _batch_seen(case: Case) -> str:
 
 
 def _or_the_order(case: Case) -> str:
-    """For a fix of generators, where other data is seen too: what else draws, once they are restored."""
-    if not case.commands or step_of_other_inputs(case) is None or left_alone(case):
+    """For a fix of generators that the load may have restored: what else draws before the first step."""
+    if not case.commands or left_alone(case):
         return ""
+    if step_of_other_inputs(case) is None:
+        return "; where it does so, look for what draws between there and the first step"
     return (
         "; where it does so, a loader has drawn another order since: in the middle of an epoch save the place in the "
         "data, and the generator as it was when the epoch began (CK604)"

@@ -111,9 +111,11 @@ def unexplained_divergence(case: Case) -> Iterator[Evidence]:
     """The resumed run differs, and no closer code explains how.
 
     Why: the run does not go on as if it had never stopped.
-    Example: state in an `extra` object that its own state_dict does not hold.
+    Example: state in an `extra` object that its own state_dict does not hold; best weights or a replay buffer that a
+    script saves and does not load, so that what it saves after the resume is another.
     Fix: start from the first divergence and look for what is not saved.
-    Limits: this is the code for what we do not know.
+    Limits: this is the code for what we do not know. Plain values that a script saves otherwise (counters, scores,
+    arguments) are a warning.
     """
     first = case.first
     if first is not None and first.stage in ("extra", "hyperparameters", "data", "schedule"):

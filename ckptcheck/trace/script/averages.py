@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -38,7 +39,7 @@ class Objects:
 
     def __init__(self) -> None:
         self._known: dict[int, Callable[[], Any]] = {}
-        self._kinds: set[type] = set()
+        self._kinds: WeakSet[type] = WeakSet()
         self._late: list[type] = []
         self._loaded = (0, 0)
         self._watched = self._asked = 0

@@ -90,6 +90,7 @@ class Background:
         self._measurer = measurer
         self._writer = writer
         self._here = here
+        self._cpu_is_here = "cpu" in here
         self._process = os.getpid()
         self._worker = Worker()
         self._whole, self._gradients = _Rest(), _Rest()
@@ -227,21 +228,22 @@ class Background:
         now: list[tuple[Item, torch.Tensor]] = []
         on_trial: list[int] = []
         handed: list[_Handed] = []
+        standings = rest.trust.rested
         for item, leaf in leaves:
-            if not isinstance(leaf, torch.Tensor):
+            if not isinstance(leaf, torch.Tensor) or item[0] == "rng":
                 samples[item] = self._plain(item, leaf)
                 continue
-            if leaf.device.type not in self._here and (making := self._measurer.make(leaf, gradient=gradients)):
+            if not (leaf.is_cpu and self._cpu_is_here) and leaf.device.type not in self._here and (making := self._measurer.make(leaf, gradient=gradients)):
                 awaited = samples[item] = Awaited()
                 self._making.append((awaited, making))
                 continue
-            if may_rest(item, leaf):
-                standing = rest.trust.standing(item)
+            standing = standings.get(item, 0)
+            if standing != MOVED and may_rest(item, leaf):
                 if standing == TRIALS and (looked := seen(leaf)) is not None:
                     one = samples[item] = _Handed(item, looked)
                     handed.append(one)
                     continue
-                if 0 <= standing < TRIALS:
+                if standing < TRIALS:
                     on_trial.append(len(now))
             samples[item] = _NOT_YET  # its place among the others
             now.append((item, leaf))

@@ -15,6 +15,7 @@ from ckptcheck.trace.script.guard import GUARD
 from ckptcheck.trace.script.modules import Modules
 from ckptcheck.trace.script.notes import Notes
 from ckptcheck.trace.script.optimizers import Optimizers
+from ckptcheck.trace.script.plainly import is_traced_by_mode
 from ckptcheck.trace.script.updates import Updates
 from ckptcheck.trace.script.wrapping import in_place, tell_after, tell_before
 
@@ -213,10 +214,7 @@ class Listening:
 
 def _is_traced() -> bool:
     """Whether tensors stand for others: under torch.jit.trace, torch.export, make_fx or FakeTensorMode."""
-    if torch._C._get_tracing_state() is not None:
-        return True
-    keys = torch._C._TorchDispatchModeKey
-    return any(torch._C._get_dispatch_mode(key) is not None for key in (keys.FAKE, keys.PROXY, keys.FUNCTIONAL))
+    return torch._C._get_tracing_state() is not None or is_traced_by_mode()
 
 
 def _is_made_by_dynamo(module: nn.Module) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from ckptcheck.state.tensor_bytes import default_algorithm
 from ckptcheck.trace.items import GIVEN, OVERWRITTEN, Item, Sample
 from ckptcheck.trace.measuring import Measurer, plain
+from ckptcheck.trace.sampling import class_of
 from ckptcheck.trace.script.given import (
     ObjectLoad,
     Owners,
@@ -24,18 +26,25 @@ from ckptcheck.trace.script.given import (
     live_optimizer,
     of_module,
 )
-from ckptcheck.trace.script.guard import GUARD
+from ckptcheck.trace.script.guard import GUARD, belongs_to_script
 from ckptcheck.trace.script.modules import Modules
 from ckptcheck.trace.script.optimizers import members
+from ckptcheck.trace.script.said import said, said_by_itself
 from ckptcheck.trace.subjects import Subjects
 
 MAX_NOTES: Final = 200
 """So many loads of a training in progress are noted; all are counted."""
-MAX_SAID: Final = 2000
 _GPU: Final = "/dev/nvidiactl"
 
 Write = Callable[[int, str, dict[Item, Sample]], None]
 """Writes the samples of a moment: step, moment, samples."""
+
+
+class _Here(threading.local):
+    """The notes of the loads that are in progress in this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.running: list[dict[str, Any]] = []
 
 
 class Loads:
@@ -56,14 +65,14 @@ class Loads:
         """How many of the notes are of loads before the training began."""
         self._began = False
         self._left_out = 0
-        self._running: list[dict[str, Any]] = []
+        self._here = _Here()
         self.cost_s = 0.0
 
     def before_load(self, section: str, loaded: Any, given: Any, options: dict[str, Any]) -> None:
         """Sample what an object is given and what it has. Nothing of either is kept."""
-        note: dict[str, Any] = {"section": section, "class": type(loaded).__qualname__, "step": self._step()}
+        note: dict[str, Any] = {"section": section, "class": class_of(loaded), "step": self._step()}
         note |= {key: value for key, value in options.items() if isinstance(value, bool)}
-        self._running.append(note)
+        self._here.running.append(note)
         if GUARD.off:
             return
         started = time.perf_counter()
@@ -72,8 +81,10 @@ class Loads:
                 note["given"] = len(given) if isinstance(given, Mapping) else None
             else:
                 self._add(section, loaded, given, note)
-        except Exception as error:  # noqa: BLE001  a guard: the load goes on, and that it was not seen is told
-            note["unseen"] = _said(error)
+        except Exception as error:  # a guard: the load goes on, and that it was not seen is told
+            if belongs_to_script(error):
+                raise
+            note["unseen"] = said(error)
         self._keep(note)
         self.cost_s += time.perf_counter() - started
 
@@ -90,14 +101,23 @@ class Loads:
 
     def after_load(self, loaded: Any, returned: Any) -> None:
         """A load has returned; a module's tells which keys it did not find."""
-        note = self._running.pop()
+        note = self._over()
+        if note is None or not issubclass(type(returned), tuple):  # as torch's own; nothing else is looked into
+            return
         missing, unexpected = getattr(returned, "missing_keys", None), getattr(returned, "unexpected_keys", None)
         if isinstance(missing, list) and isinstance(unexpected, list):
             note |= keys_of([*map(str, missing)], [*map(str, unexpected)])
 
     def load_raised(self, loaded: Any, error: BaseException) -> None:
         """A load has raised."""
-        self._running.pop()["raised"] = _said(error)
+        note = self._over()
+        if note is not None:
+            note["raised"] = said_by_itself(error)
+
+    def _over(self) -> dict[str, Any] | None:
+        """The note of the load that is over; None for one whose beginning was not told."""
+        running = self._here.running
+        return running.pop() if running else None
 
     def write(self, subjects: Subjects, write: Write) -> None:
         """Write what was built and given at step 0, where anything was loaded; from here on the training has begun."""
@@ -152,10 +172,3 @@ def _likely_device() -> str:
         return "cuda"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return "cuda" if torch.version.cuda is not None and Path(_GPU).exists() and not hidden else "cpu"
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_SAID]
-    except Exception:  # noqa: BLE001  an exception of the script's that cannot say what it is
-        return type(error).__name__

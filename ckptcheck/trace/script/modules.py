@@ -18,6 +18,8 @@ from ckptcheck.trace.script.wrapping import tell_after
 
 _SEARCHES: Final = 3
 """How often everything alive is gone through for modules that were made in some other way than most."""
+_FRAMES: Final = 12
+"""So many calls there are at most between one that restores a module and our being told of it."""
 _NEEDED: Final = frozenset({"_parameters", "_buffers", "_modules"})
 _TOLD: Final = frozenset({1, 8, 64, 512, 4096})
 
@@ -59,8 +61,8 @@ class Modules:
         self._known: dict[int, _Known] = {}
         self._called: dict[int, ref[nn.Module]] = {}
         self._found: _Found | None = None
-        self._stands = False
-        """Whether what was found last need not be looked at again."""
+        self._stands = -1
+        """`changes` when what was found last was looked at; -1 where it is to be looked at again."""
         self._searched: set[int] = set()
         self._searches = 0
 
@@ -101,7 +103,7 @@ class Modules:
 
     def look_again(self) -> None:
         """Modules may have been put in place of others: what was found stands no longer."""
-        self._stands = False
+        self._stands = -1
 
     def contents(self) -> list[Any]:
         """Which tensors and modules each module holds under which names, by identity: equal where none has changed.
@@ -151,9 +153,9 @@ class Modules:
 
     def _find(self, wanted: set[int]) -> _Found:
         known = self._found
-        if known and self._stands and (known.wanted, known.called) == (wanted, len(self._called)):
+        if known and self._stands == self.changes and (known.wanted, known.called) == (wanted, len(self._called)):
             return known
-        self._stands = True
+        self._stands = self.changes
         structure = self._structure()
         if known and (known.structure, known.wanted, known.called) == (structure, wanted, len(self._called)):
             return known
@@ -264,7 +266,7 @@ def _is_replica(module: nn.Module) -> bool:
 def _is_copied() -> bool:
     """Whether `copy.deepcopy` is what restores a module, and not the reading of a file."""
     frame: FrameType | None = sys._getframe(2)
-    for _ in range(5):
+    for _ in range(_FRAMES):
         if frame is not None and frame.f_globals.get("__name__") == "copy":
             return True
         frame = frame.f_back if frame is not None else None

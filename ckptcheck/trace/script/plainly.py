@@ -25,7 +25,7 @@ def plainly(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if listens:
                 stack.enter_context(_disable_current_modes())
             if profiled:
-                enable: Any = torch._C._autograd._enable_record_function  # type: ignore[attr-defined]
+                enable: Any = torch._C._autograd._enable_record_function
                 enable(False)
                 stack.callback(enable, True)
             return call(*args, **kwargs)

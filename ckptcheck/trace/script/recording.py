@@ -173,7 +173,9 @@ class Recording:
 
     def _leaves(self) -> None:
         if not self._over:
-            self._steps.leaves()
+            with self._timed():
+                self._steps.leaves()
+                self._taking.background.wait_all()  # what dies is not to live on until it is measured
 
     def end(self, raised: str = "") -> None:
         """The script has ended; `raised` is the exception that ended it."""

@@ -5,14 +5,15 @@ import os
 import sys
 from collections.abc import Callable
 
-from ckptcheck.trace.script import loads, tracebacks
+from ckptcheck.trace.script import load_calls, tracebacks
 from ckptcheck.trace.script.guard import GUARD
 from ckptcheck.trace.script.listening import Listening
 from ckptcheck.trace.script.modules import Modules
 from ckptcheck.trace.script.notes import Notes
 from ckptcheck.trace.script.optimizers import Optimizers
-from ckptcheck.trace.script.orders import orders_of
+from ckptcheck.trace.script.orders import Orders, orders_of
 from ckptcheck.trace.script.recording import Recording
+from ckptcheck.trace.script.said import said_by_itself
 from ckptcheck.trace.script.sections import Sections
 
 
@@ -22,6 +23,8 @@ def start() -> None:
     if orders is None:
         return
     undo: list[Callable[[], None]] = []
+    living: list[Recording] = []
+    """The recording, until it ends: what the interpreter keeps to its end must hold nothing of the script."""
 
     def leave() -> None:
         while undo:
@@ -35,25 +38,34 @@ def start() -> None:
         # Registered before the script could register anything, and so run last.
         leave()
         print_as_ever()
-        GUARD.run(recording.end, _raised())
+        if living:
+            GUARD.run(living[0].end, _raised())
+        living.clear()
+        GUARD.forget()
 
     def forked() -> None:
         # A child of a training is none of its processes; one made before is a process of its own, which may train.
-        if not recording.touched and not GUARD.off_in_parent:
-            GUARD.watch(recording.broken, leave)
-            recording.forked()
+        if living and not living[0].touched and not GUARD.off_in_parent:
+            GUARD.watch(living[0].broken, leave)
+            living[0].forked()
 
     process = os.getpid()
     print_as_ever = tracebacks.listen()  # a pass through a wrapper may still be in progress when hooks are taken away
+    living.append(_listening(orders, undo, began))
+    GUARD.watch(living[0].broken, leave)
+    os.register_at_fork(after_in_child=forked)
+    atexit.register(end)
+
+
+def _listening(orders: Orders, undo: list[Callable[[], None]], began: Callable[[], None]) -> Recording:
+    """A recording that is told of everything; `undo` gets what takes that away again."""
     modules, optimizers, notes = Modules(), Optimizers(), Notes()
     sections = Sections(modules)
     recording = Recording(orders, modules, optimizers, sections, notes, began=began, over=GUARD.switch_off)
-    GUARD.watch(recording.broken, leave)
     listening = Listening(recording, modules, optimizers, notes)
     undo += [one.listen() for one in (modules, optimizers, sections, listening)]
-    undo.append(loads.listen(recording))
-    os.register_at_fork(after_in_child=forked)
-    atexit.register(end)
+    undo.append(load_calls.listen(recording))
+    return recording
 
 
 def _at_exit_of_child(end: Callable[[], None]) -> None:
@@ -66,4 +78,4 @@ def _at_exit_of_child(end: Callable[[], None]) -> None:
 def _raised() -> str:
     """The exception that ends the interpreter, as far as it tells: it notes the one that nobody caught."""
     error = getattr(sys, "last_value", None)
-    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else ""
+    return said_by_itself(error) if isinstance(error, BaseException) else ""

@@ -9,7 +9,7 @@ def unseen(present: Present, blind: int, steps: int) -> Iterator[str]:
     """Sentences for the trace; `blind` of `steps` steps had no forward pass."""
     subjects = present.subjects
     slots = [slot for one in subjects.optimizers() for slot in subjects.slots(one)]
-    nameless = sum(not held for *_, held in slots)
+    nameless = sum(not slot.held for slot in slots)
     if nameless:
         yield (
             f"{nameless} of {len(slots)} trained parameters belong to no module that is known: "

@@ -1,5 +1,6 @@
 """Cases for the rules, from the traces of commands: one for each rank of a resumed run."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,6 +25,10 @@ ENDED_WELL: Final = frozenset({"ended", "stopped"})
 """How a run may end without anything being wrong: by itself, or stopped by us after the last step asked for."""
 LAST_LINES: Final = 6
 """Lines of a resumed run that failed which are shown."""
+ERROR: Final = re.compile(r"(\[?rank\d+\]?:? *)?[\w.]+(Error|Exception|Interrupt|Exit)\b")
+"""How a line begins that names what was raised."""
+FOLLOWING: Final = ("ChildFailedError", "closed by peer")
+"""What launchers and other ranks say where a process has failed."""
 HERE: Final = ("cpu", "cpu")
 """Commands choose their devices themselves; both runs are taken to be on the same."""
 
@@ -60,17 +65,26 @@ class Stopped:
         """What the resumed run failed with, where the uninterrupted one did not; None where it ended well."""
         if self.resumed.status in ENDED_WELL:
             return None
-        said = next(
-            (line for line in reversed(self.resumed.last_lines.splitlines()) if any(map(str.isalpha, line))), ""
-        )
+        said = next(iter(reversed(told_of(self.resumed.last_lines))), "")
         error = self.resumed.error or f"it {self.resumed.status}"
         return f"{error}: {said.strip()}" if said and said.strip() not in error else error
 
     @property
     def said_last(self) -> tuple[str, ...]:
         """The last lines of a resumed run that failed where the uninterrupted one did not."""
-        said = [line.rstrip() for line in self.resumed.last_lines.splitlines() if line.strip()]
-        return tuple(said[-LAST_LINES:]) if self.raised is not None else ()
+        return told_of(self.resumed.last_lines)[-LAST_LINES:] if self.raised is not None else ()
+
+
+def told_of(last_lines: str) -> tuple[str, ...]:
+    """The last lines of a run up to the one that names its error; all of them where none does.
+
+    What a launcher says of the process that failed comes after that, and says less.
+    """
+    lines = [line.rstrip() for line in last_lines.splitlines() if any(map(str.isalpha, line))]
+    errors = [place for place, line in enumerate(lines) if ERROR.match(line)]
+    own = [place for place in errors if not any(said in lines[place] for said in FOLLOWING)]
+    last = (own or errors or [len(lines) - 1])[-1]
+    return tuple(lines[: last + 1])
 
 
 def case_of(crew: Crew, stopped: Stopped, noise: Noise, policy: Policy) -> tuple[Case, Placed | None]:

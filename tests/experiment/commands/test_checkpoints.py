@@ -90,6 +90,12 @@ def test_equals_are_told_apart_by_their_age(written):
         assert checkpoint_in(folder, ["a.pt", "b.pt"]) == folder / newer
 
 
+def test_a_link_that_leads_nowhere_in_a_checkpoint_has_no_size(written):
+    folder = written({"step-4/model.pt": 3, "step-4/optimizer.pt": 3, "last.pt": 3})
+    (folder / "step-4" / "latest").symlink_to("gone")
+    assert checkpoint_in(folder, ["step-4/model.pt", "step-4/optimizer.pt", "last.pt"]) == folder / "step-4"
+
+
 def test_files_are_told_by_their_content(written, tmp_path):
     folder = written({"a": 3, "b.txt": 3, "c.pt": "no tensor", "d.json": "{}"})
     (folder / "e.pkl").write_bytes(pickle.dumps({"w": [1.0]}))

@@ -10,10 +10,11 @@ from functools import partial
 import pytest
 
 from ckptcheck.errors import RunFailedError
-from ckptcheck.experiment.commands import processes
+from ckptcheck.experiment.commands import launching, processes
+from ckptcheck.experiment.commands.copies import LeftBehindWarning, remove
 from ckptcheck.experiment.commands.launching import Launch, run_all, with_traces
 from ckptcheck.experiment.commands.recorded import Recorded
-from ckptcheck.experiment.commands.telling import check_trained
+from ckptcheck.experiment.commands.telling import check_recorded, check_trained
 from ckptcheck.trace.file import TraceWriter
 from ckptcheck.trace.items import STEP, Item, Sample
 from ckptcheck.trace.script.orders import Orders
@@ -51,11 +52,14 @@ ENDS = {
     "raise ValueError('own')": ("failed", 1, "exit code 1", "ValueError: own"),
     "import os; os.kill(os.getpid(), 9)": ("died", 137, "SIGKILL", ""),
     "import os; os.kill(os.getpid(), 15)": ("died", 143, "SIGTERM", ""),
+    "import os; os.kill(os.getpid(), 37)": ("died", 165, "killed by SIGRTMIN+3", ""),
+    "import os, shutil; shutil.rmtree(os.environ['HERE']); os._exit(3)": ("failed", 3, "exit code 3", ""),
 }
 
 
-def test_a_run_ends_as_it_ended(launch):
-    runs = run(*(launch(code, f"run-{place}") for place, code in enumerate(ENDS)))
+def test_a_run_ends_as_it_ended(launch, tmp_path):
+    names = [f"run-{place}" for place in range(len(ENDS))]
+    runs = run(*(launch(code, name, HERE=str(tmp_path / name)) for name, code in zip(names, ENDS, strict=True)))
     for one, (status, code, error, last) in zip(runs, ENDS.values(), strict=True):
         recorded = one.result()
         assert (recorded.status, recorded.exit_code) == (status, code)
@@ -77,6 +81,17 @@ def test_a_silent_run_is_given_up_and_one_that_prints_is_not(launch):
     assert other.result().status == "ended"
 
 
+def test_a_run_that_only_prints_is_given_up_later_and_fills_no_disk(launch, monkeypatch):
+    monkeypatch.setattr(launching, "TALK_TIMES", 2)
+    monkeypatch.setattr(launching, "MAX_LOG_BYTES", 1 << 16)
+    one = launch("import time\nwhile True: print('again ' * 300, flush=True); time.sleep(0.002)", timeout_s=0.5)
+    recorded = run(one)[0].result()
+    assert recorded.status == "hung"
+    assert recorded.error == "it made no step for 1 s, though it printed; --timeout gives it longer"
+    assert set(recorded.last_lines.split()) == {"again"}
+    assert (one.scratch / "log").stat().st_size < 1 << 19, "about 1800 bytes every 2 ms, and a look every 20 ms"
+
+
 def test_runs_wait_for_their_turn(launch, tmp_path):
     code = "import os, time; os.mkdir('one'); time.sleep(0.2); os.rmdir('one')"
     for one in run(*(launch(code, f"run-{place}") for place in range(3)), at_once=1):
@@ -93,6 +108,7 @@ def test_a_run_stands_in_its_folder_with_its_variables_and_no_input(launch, tmp_
 
 REFUSED = {
     ("no-such-command", "x"): "there is no command 'no-such-command'",
+    ("train.py", "x"): "there is no command 'train.py': start it as python train.py",
     ("./plain.txt",): "'./plain.txt' cannot be executed (Permission denied)",
     ("./no-format",): "'./no-format' cannot be executed (Exec format error)",
 }
@@ -141,11 +157,19 @@ def test_nothing_of_a_run_stays_not_even_in_a_session_of_its_own(launch, tmp_pat
 
 
 @pytest.mark.usefixtures("short_grace")
-def test_ctrl_c_ends_all_runs(launch, tmp_path):
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_all_runs_also_when_it_comes_again(launch, tmp_path, times, monkeypatch):
     class Interrupting:
         def update(self, *_: object) -> None:
             if (tmp_path / "pids").exists():
                 raise KeyboardInterrupt
+
+    def again(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    if times == 2:
+        monkeypatch.setattr(processes, "wait_for_all", again)
 
     code = f"{LEAVES_OTHERS}\nwhile True: print('.', flush=True); time.sleep(0.05)"
     started = launch(code)
@@ -155,14 +179,25 @@ def test_ctrl_c_ends_all_runs(launch, tmp_path):
     assert [gone(one) for one in pids] == [True, True]
 
 
-def test_what_an_experiment_needs_of_a_run_is_told_where_it_lacks(launch):
+TORCH = (
+    "import os, pathlib; folder = pathlib.Path(os.environ['HERE'], 'control'); traces = folder.parent / 'traces'; "
+    "(folder / 'torch.1').touch()"
+)
+"""What the recorder of a process that imports torch does."""
+
+
+def test_what_an_experiment_needs_of_a_run_is_told_where_it_lacks(launch, tmp_path):
     for code, said in {
         "import sys; print('own words'); sys.exit(2)": "the reference run failed: it left with exit code 2",
         "print('Address already in use'); 1/0": "use --jobs 1",
         "print('no torch')": "the reference run imported no torch",
+        TORCH: "the reference run trained no step: no optimizer of torch updated anything",
+        f"{TORCH}; (folder / 'step.0.1').write_text('3')": "trained 3 steps, and nothing recorded is left (removed",
+        f"{TORCH}; (traces / 'rank-0.trace').write_text('no trace')": "was not recorded: ",
+        "import os; os.remove(os.environ['HERE'] + '/control/alive')": "removed the temporary folder",
     }.items():
         name = f"run-{len(said)}"
-        one = run(launch(code, name))[0]
+        one = run(launch(code, name, HERE=str(tmp_path / name)))[0]
         with pytest.raises(RunFailedError) as refused:
             check_trained(replace(one.result(), name="reference"), one.meeting)
         assert said in str(refused.value)
@@ -180,3 +215,26 @@ def test_traces_of_one_rank_come_in_the_order_in_which_their_processes_began(tmp
     assert [one.path.stem for one in run.traces] == [*begun[1:], begun[0]]
     for one in run.traces:
         one.close()
+
+
+def test_a_resumed_run_that_was_not_recorded_says_nothing_of_its_steps(launch, tmp_path):
+    for place, (code, said) in enumerate({
+        "pass": "imported no torch",
+        f"{TORCH}; (folder / 'step.0.1').write_text('3')": "trained 3 steps, and nothing recorded is left",
+        f"{TORCH}": "",
+        "raise SystemExit(2)": "",
+    }.items()):  # fmt: skip
+        name = f"run-{place}"
+        one = run(launch(code, name, HERE=str(tmp_path / name)))[0]
+        with pytest.raises(RunFailedError, match=said) if said else contextlib.nullcontext():
+            check_recorded(one.result(), one.meeting)
+
+
+def test_a_folder_that_cannot_be_removed_is_told_of(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to("kept")  # which is no folder of ours to remove
+    with pytest.warns(LeftBehindWarning, match="cannot be removed"):
+        remove(tmp_path / "link")
+    (tmp_path / "kept" / "deep").mkdir(mode=0)
+    remove(tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()

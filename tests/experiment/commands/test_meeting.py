@@ -1,6 +1,7 @@
 """Both sides of the rendezvous, the processes' in threads: they meet in files, wherever they run."""
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch  # noqa: F401 - a recorded process has it
 from ckptcheck.experiment.commands import meeting as parents
 from ckptcheck.experiment.commands.meeting import Meeting, Steered
 from ckptcheck.trace.script.orders import Orders
-from ckptcheck.trace.script.rendezvous import Rendezvous, is_alive
+from ckptcheck.trace.script.rendezvous import Rendezvous, is_alive, is_orphaned
 
 LIMIT_S = 20.0
 
@@ -34,6 +35,10 @@ def in_thread(call) -> threading.Thread:
 
 def nothing() -> None:
     return None
+
+
+def descriptors() -> set[Path]:
+    return set(Path("/dev/fd").iterdir())
 
 
 def until(condition) -> None:
@@ -60,6 +65,37 @@ def test_a_process_tells_its_steps_and_that_it_has_torch(meeting):
     for step in (1, 2, 10, 100):
         there.step_done(step)
         assert meeting.last_step == step
+
+
+def test_nothing_is_written_into_a_file_that_the_script_opened_under_our_number(meeting, tmp_path):
+    there = Rendezvous(orders(meeting))
+    there.step_done(1)
+    own = [os.open(tmp_path / f"own-{place}", os.O_RDWR | os.O_CREAT) for place in range(3)]
+    before = descriptors()
+    there.step_done(2)
+    assert descriptors() == before, "no descriptor is kept that the script might close"
+    for one in own:
+        assert os.read(one, 10) == b""
+        os.close(one)
+
+
+@pytest.mark.parametrize(("bound", "held", "code"), [(True, False, -9), (True, True, 0), (False, False, 0)])
+def test_a_run_whose_experiment_was_killed_ends_at_its_next_step(tmp_path, bound, held, code):
+    meeting = Meeting(tmp_path / "control")
+    if not held:
+        meeting.close()
+    child = os.fork()
+    if child == 0:
+        Rendezvous(orders(meeting, bound=bound)).step_done(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
+    meeting.close()
+
+
+def test_a_run_whose_experiment_cannot_be_looked_at_goes_on(meeting):
+    (meeting.control / "alive").unlink()
+    assert not is_orphaned(meeting.control)
+    assert not is_alive(meeting.control)
 
 
 def test_what_changed_in_the_output_folder_is_told_step_by_step(meeting, tmp_path):

@@ -11,7 +11,7 @@ from torch import nn
 
 from ckptcheck.trace.items import STEP, Item, Sample
 from ckptcheck.trace.reading import Trace, open_traces
-from ckptcheck.trace.script import loads
+from ckptcheck.trace.script import load_calls
 from ckptcheck.trace.script.listening import Listening
 from ckptcheck.trace.script.modules import Modules
 from ckptcheck.trace.script.notes import Notes
@@ -32,7 +32,7 @@ def recording(folder: Path, raised: str = "", **orders: Any) -> Iterator[Recordi
     sections = Sections(modules)
     recorder = Recording(Orders(traces=folder, **orders), modules, optimizers, sections, notes)
     undo = [one.listen() for one in (modules, optimizers, sections, Listening(recorder, modules, optimizers, notes))]
-    undo.append(loads.listen(recorder))
+    undo.append(load_calls.listen(recorder))
     try:
         yield recorder
     finally:

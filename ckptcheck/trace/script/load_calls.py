@@ -11,17 +11,21 @@ from functools import partial, wraps
 from operator import itemgetter
 from types import FunctionType
 from typing import Any, Final, Protocol
+from weakref import ref
 
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 
+from ckptcheck.trace.script.guard import GUARD
+from ckptcheck.trace.script.wrapping import unlisted
+
 _METHOD: Final = "load_state_dict"
 _OWNERS: Final = ((Optimizer, "optimizer"), (LRScheduler, "schedule"), (GradScaler, "scaler"))
 
 
-class Loading(Protocol):
+class LoadListener(Protocol):
     """Who hears of a load."""
 
     def before_load(self, section: str, loaded: Any, given: Any, options: dict[str, Any]) -> None:
@@ -37,38 +41,45 @@ class Loading(Protocol):
         """A load has raised; the script's exception goes on."""
 
 
-def listen(loading: Loading) -> Callable[[], None]:
+def listen(loading: LoadListener) -> Callable[[], None]:
     """Tell of every `load_state_dict`; returns what undoes it."""
-    undo = [_in_place(nn.Module, _METHOD, _telling(nn.Module.__dict__[_METHOD], loading, "model"))]
+    telling = [loading]
+    undo = [_in_place(nn.Module, _METHOD, _telling(nn.Module.__dict__[_METHOD], telling, "model"))]
     for owner, section in _OWNERS:
-        undo.append(_in_place(owner, _METHOD, _telling(owner.__dict__[_METHOD], loading, section)))
-        overrides = _Overrides(loading, section)
+        undo.append(_in_place(owner, _METHOD, _telling(owner.__dict__[_METHOD], telling, section)))
+        overrides = _Overrides(telling, section)
         for known in _below(owner):
             overrides.tell_of(known)
         undo += [_in_place(owner, "__init_subclass__", _on_subclass(owner, overrides)), overrides.undo]
 
     def leave() -> None:
+        telling.clear()  # a class may have wrapped ours meanwhile, and keeps it
         for one in reversed(undo):
             one()
+        undo.clear()
 
     return leave
 
 
-def _telling(original: Any, loading: Loading, section: str) -> Any:
+def _telling(original: Any, telling: list[LoadListener], section: str) -> Any:
     @wraps(original)
     def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not telling:
+            return original(self, *args, **kwargs)
+        loading = telling[0]
         named = dict(zip(("state_dict", "strict", "assign"), args, strict=False)) | kwargs
         given = named.pop("state_dict", None)
-        loading.before_load(section, self, given, named)
+        GUARD.run(loading.before_load, section, self, given, named)
+        del given, named
         try:
             returned = original(self, *args, **kwargs)
         except BaseException as error:
-            loading.load_raised(self, error)
+            GUARD.run(loading.load_raised, self, error)
             raise
-        loading.after_load(self, returned)
+        GUARD.run(loading.after_load, self, returned)
         return returned
 
-    return load_state_dict
+    return unlisted(load_state_dict)
 
 
 class _Told:
@@ -88,18 +99,20 @@ class _Told:
 class _Overrides:
     """The overrides of one section's classes."""
 
-    def __init__(self, loading: Loading, section: str) -> None:
-        self._telling = partial(_telling, loading=loading, section=section)
+    def __init__(self, telling: list[LoadListener], section: str) -> None:
+        self._telling = partial(_telling, telling=telling, section=section)
+        self._over = False
         self._undo: list[Callable[[], None]] = []
 
     def tell_of(self, owner: Any) -> None:
         """Tell of the loads of a class that has a method of its own."""
         original = owner.__dict__.get(_METHOD)
-        if isinstance(original, FunctionType):
+        if not self._over and isinstance(original, FunctionType):
             self._undo.append(_in_place(owner, _METHOD, _Told(original, self._telling(original))))
 
     def undo(self) -> None:
         """Give every class its own method back."""
+        self._over = True
         for one in self._undo:
             one()
         self._undo.clear()
@@ -126,15 +139,17 @@ def _on_subclass(owner: Any, overrides: _Overrides) -> Any:
             before.__get__(None, cls)(**kwargs)
         overrides.tell_of(cls)
 
-    return classmethod(on_subclass)
+    return classmethod(unlisted(on_subclass))
 
 
 def _in_place(owner: Any, name: str, put: Any) -> Callable[[], None]:
     before = owner.__dict__.get(name)
     setattr(owner, name, put)
+    known = ref(owner)
 
     def undo() -> None:
-        if owner.__dict__.get(name) is not put:  # somebody has wrapped ours
+        owner = known()
+        if owner is None or owner.__dict__.get(name) is not put:  # somebody has wrapped ours
             return
         if before is None:
             delattr(owner, name)
