@@ -56,8 +56,9 @@ def _saved(row: Entry) -> str:
     if row.get("reason"):
         return f"not compared: {words.scalar(row['reason'])}"
     kinds = (("tensors", "tensor"), ("generators", "generator"), ("values", "plain value"))
-    apart = [words.counted(number, noun) for key, noun in kinds if isinstance(number := row.get(key), int) and number]
-    said = f"{words.joined(apart)} differ" if apart else "as in the reference"
+    counts = [(number, noun) for key, noun in kinds if isinstance(number := row.get(key), int) and number]
+    verb = "differs" if sum(number for number, _ in counts) == 1 else "differ"
+    said = f"{words.joined([words.counted(*one) for one in counts])} {verb}" if counts else "as in the reference"
     chance = row.get("chance")
     if not isinstance(chance, int) or not chance:
         return said

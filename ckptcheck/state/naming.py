@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -109,11 +109,16 @@ def _walk(module: nn.Module, name: str, above: tuple[nn.Module, ...]) -> Iterato
 def _hop_of(module: nn.Module) -> str | None:
     """The name of the child that the module is a wrapper of, or None."""
     kind: Any = type(module)
-    hop = _hop_of_class(kind)
+    if kind not in _hops:
+        _hops[kind] = _hop_of_class(kind)
+    hop = _hops[kind]
     return hop if hop in module._modules else None
 
 
-@lru_cache(maxsize=1024)
+_hops: "WeakKeyDictionary[Any, str | None]" = WeakKeyDictionary()
+"""By class. It keeps none alive: a script's class would keep all that the script holds from being finalised."""
+
+
 def _hop_of_class(module_class: Any) -> str | None:
     for kind in module_class.__mro__:
         hop = WRAPPER_HOPS.get(f"{kind.__module__}.{kind.__qualname__}")

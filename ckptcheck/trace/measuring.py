@@ -189,10 +189,10 @@ def _none(_: Any) -> bytes:
 def _is_single(tensor: torch.Tensor) -> bool:
     """Whether it is one number of float32 on the CPU, as the counters of an optimizer."""
     return (
-        tensor.dtype is torch.float32
+        type(tensor) in _PLAIN
+        and tensor.dtype is torch.float32
         and tensor.dim() == 0
         and tensor.is_cpu
-        and type(tensor) in _PLAIN
         and tensor.layout is torch.strided
         and not tensor.is_neg()
     )

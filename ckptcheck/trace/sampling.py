@@ -141,7 +141,7 @@ def binding(subjects: Subjects) -> Leaves:
     ]
     for place, optimizer in enumerate(subjects.optimizers()):
         for slot in subjects.slots(optimizer):
-            groups[place]["groups"][slot.group][slot.index] = slot.name if slot.held else None
+            groups[place]["groups"][slot.group][slot.place] = slot.name if slot.held else None
     frozen = [name for name, one in subjects.names().parameters.items() if not one.requires_grad]
     yield Item("structure", "groups"), _made("groups", groups, lambda: json.dumps(groups))
     yield Item("structure", "frozen"), _made("frozen", frozen, lambda: json.dumps(frozen))

@@ -10,15 +10,14 @@ from ckptcheck.state.naming import LiveNames, resolve
 from ckptcheck.state.training_state import unnamed
 from ckptcheck.trace.items import Item
 
-
 _MAX_ENTRIES: Final = 200_000
 
 
 class Slot(NamedTuple):
-    """A member of an optimizer's groups. `held` says that the model holds it; `gradient` is the item of its gradient."""
+    """A member of an optimizer's groups, `held` by the model or not; `gradient` is the item of its gradient."""
 
     group: int
-    index: int
+    place: int
     tensor: torch.Tensor
     name: str
     held: bool
@@ -124,4 +123,5 @@ def as_list(one_or_many: Any) -> list[Any]:
 
 
 def prefixed(objects: list[Any]) -> dict[str, Any]:
+    """Objects by a prefix for their paths: none where there is only one."""
     return {"": objects[0]} if len(objects) == 1 else {f"[{place}]": one for place, one in enumerate(objects)}

@@ -121,12 +121,12 @@ def test_what_cannot_be_said_leaves_the_exit_code(tmp_path):
 
 
 def test_our_line_begins_a_line_where_that_can_be_known(tmp_path):
-    for mode in ("w", "a"):
+    for mode, text in (("w", "\nhalf a line"), ("a", "half a line"), ("a", "a whole line\n")):
         with (tmp_path / "log").open(mode) as log:
-            words = [*RECORD, "-o", str(tmp_path / "trace"), "--", *bare("import sys; sys.stderr.write('half a line')")]
+            words = [*RECORD, "-o", str(tmp_path / "trace"), "--", *bare(f"import sys; sys.stderr.write({text!r})")]
             subprocess.run(words, stderr=log, check=True, timeout=LIMIT_S)
-    lines = (tmp_path / "log").read_text().splitlines()
-    assert [line.split(": error")[0] for line in lines] == ["half a line", "ckptcheck"] * 2
+    lines = [line.split(": error")[0] for line in (tmp_path / "log").read_text().splitlines()]
+    assert lines == ["", "half a line", "ckptcheck", "half a line", "ckptcheck", "a whole line", "ckptcheck"]
 
 
 def test_two_recordings_do_not_share_a_folder(tmp_path):
@@ -241,6 +241,20 @@ def test_a_signal_to_us_reaches_the_script_once(name, tmp_path):
         rest = process.stdout.read()
         assert process.wait(LIMIT_S) == 9
     assert rest == f"heard [{int(getattr(signal, name))}]\n"
+
+
+def test_the_shell_that_continues_its_job_does_not_continue_the_script_twice(tmp_path):
+    words = bare(LISTENING.format(name="signal.SIGCONT"))
+    with subprocess.Popen(
+        [*RECORD, "-q", "-o", str(tmp_path / "trace"), "--", *words],
+        stdout=subprocess.PIPE, text=True, process_group=0,  # as `fg` finds it
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(5):
+            os.killpg(process.pid, signal.SIGCONT)
+            time.sleep(0.05)
+        assert 1 <= process.stdout.read().count(str(int(signal.SIGCONT))) <= 5, "two that come at once are one"
 
 
 def test_ctrl_c_in_a_terminal_reaches_the_script_once(tmp_path):

@@ -147,6 +147,18 @@ def test_steps_that_one_side_lacks_within_the_span_are_told(compare):
     assert compare(whole, gap).steps == (1, 2, 5, 6)
 
 
+def test_of_thinned_traces_only_steps_that_both_hold_whole_are_compared(tmp_path):
+    whole, begin = {W: tensor(1), RNG: plain(1)}, {RNG: plain(2), hyper("lr"): plain(0.1)}
+    left = {(3, "step"): whole, (4, "step"): begin, (6, "step"): whole, (7, "step"): begin, (12, "step"): whole}
+    right = {(4, "step"): whole, (5, "step"): begin, (7, "step"): whole, (12, "step"): {W: tensor(2), RNG: plain(3)}}
+    sides = [write(tmp_path / f"{name}.trace", one, every=3) for name, one in (("left", left), ("right", right))]
+    diff = compare_traces(*sides)
+    assert (diff.steps, diff.left_only, diff.right_only) == ((12,), (), ())
+    assert places(diff) == [(12, RNG), (12, W)], "whether the generator was set anew within the step is not seen"
+    for one in sides:
+        one.close()
+
+
 def test_digests_of_two_algorithms_are_never_compared(tmp_path):
     traces = [write(tmp_path / f"{name}.trace", steps({W: tensor(1)}), name) for name in ("xxh3_128", "linear_128")]
     with pytest.raises(TraceError, match="unlike digests"):

@@ -175,3 +175,20 @@ def test_absent_or_empty_parts_are_tolerated(parts):
 def test_a_cause_without_its_finding_is_still_told():
     result = Result("verify", Verdict.FAIL, cause=Cause("CK610", "unknown"), not_judged=(NotJudged("CK1", "x"),))
     assert "CK610" in render(result, Page()).splitlines()[0]
+
+
+def test_what_a_resumed_run_said_last_is_shown():
+    where = Place(step=6, stage="load")
+    last = ["  line 6, in load", "KeyError: 'steps'"]
+    found = Finding("CK610", "unexplained-divergence", Severity.ERROR, "it failed", where, {"last_lines": last})
+    text = render(Result("verify", Verdict.FAIL, first_divergence=where, cause=Cause("CK610", "unknown"),
+                         findings=(found,)), Page())  # fmt: skip
+    assert "its last lines:   line 6, in load\n" in text and "KeyError: 'steps'\n" in text
+
+
+def test_a_signal_that_left_no_checkpoint_is_told_by_when_it_came():
+    where = Place(step=6)
+    found = Finding("CK615", "interrupt-left-no-checkpoint", Severity.ERROR, "2 steps lost", where)
+    text = render(Result("verify", Verdict.FAIL, first_divergence=where, cause=Cause("CK615", "certain"),
+                         findings=(found,)), Page())  # fmt: skip
+    assert text.splitlines()[0].endswith("(CK615), at step 6, when the signal came")

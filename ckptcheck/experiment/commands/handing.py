@@ -40,7 +40,7 @@ def run_in_foreground(words: Sequence[str], environment: Mapping[str, str]) -> i
     To be called from the main thread, where signals arrive.
     """
     # What the user has us ignore, as nohup does, the command ignores too.
-    handed = {one for one in HANDED_ON if signal.getsignal(one) != signal.SIG_IGN}
+    handed = {one for one in HANDED_ON if one in _IGNORED_BY_PYTHON or signal.getsignal(one) != signal.SIG_IGN}
     watched: Set[int] = handed | {signal.SIGCHLD}
     # Where it is ignored, nothing tells of the command's end, and the system forgets its exit code.
     ignores_children = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN

@@ -235,7 +235,7 @@ def with_traces(run: Recorded, folder: Path) -> Recorded:
     """The run with the traces in a folder, by rank and start, and with what they say of the recording itself."""
     traces: list[Trace] = []
     notes: list[str] = []
-    for file in sorted(one for one in folder.glob("*.trace") if one.is_file()):
+    for file in sorted(folder.glob("*.trace")):
         try:
             traces.extend(open_traces(file))
         except TraceError as error:

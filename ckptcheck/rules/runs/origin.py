@@ -78,8 +78,12 @@ def left_alone(case: Case) -> tuple[str, ...]:
 
 
 def other_parameters(case: Case) -> tuple[list[str], list[str]]:
-    """The parameters that only the run which was saved has, and those that only the resumed one has: another model."""
+    """The parameters that only the run which was saved has, and those that only the resumed one has: another model.
+
+    A name that is tied to another one on the other side is there.
+    """
     if case.load is None:
         return [], []
-    sides = case.load.left.parameters, case.load.right.parameters
-    return [name for name in sides[0] if name not in sides[1]], [name for name in sides[1] if name not in sides[0]]
+    left, right = case.load.left.parameters, case.load.right.parameters
+    known = [{*side, *(alias for one in side.values() for alias in one.aliases)} for side in (left, right)]
+    return [name for name in left if name not in known[1]], [name for name in right if name not in known[0]]

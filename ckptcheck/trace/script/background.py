@@ -1,13 +1,13 @@
 """Digests beside the training: what rests until the next update is measured while the script goes on.
 
 Everything is done in the order in which it was handed over, on one thread. Tensors handed over are let go of when
-they need not rest any longer. What is on another device is measured there at once, and its samples come over with the next write.
+they need not rest any longer. What is on another device is measured there at once, and its samples come over with the
+next write.
 """
 
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -15,7 +15,8 @@ import torch
 from ckptcheck.trace.file import TraceWriter
 from ckptcheck.trace.items import NONE, Item, Sample
 from ckptcheck.trace.measuring import Measurer
-from ckptcheck.trace.script.resting import MOVED, TRIALS, Seen, Trust, may_rest, seen
+from ckptcheck.trace.script.handing import Awaited, Handed, Rest, Trial
+from ckptcheck.trace.script.resting import MOVED, TRIALS, Trust, may_rest, seen
 from ckptcheck.trace.script.worker import Job, Worker
 from ckptcheck.trace.staging import Making, Transfer
 
@@ -25,57 +26,7 @@ _SIMPLE: Final = frozenset({bool, int, float, str, type(None)})
 _MAX_KNOWN: Final = 100_000
 
 
-@dataclass(slots=True)
-class Awaited:
-    """A sample that is not made yet; it has its place among the others. None at the end: it was not to be had."""
-
-    sample: Sample | None = None
-
-
 Samples: TypeAlias = dict[Item, "Sample | Awaited"]
-
-
-class _Handed(Awaited):
-    """The sample of one tensor that is on its way to be measured. `take` gives up what was looked at, once."""
-
-    __slots__ = ("_looked", "item")
-
-    def __init__(self, item: Item, looked: Seen) -> None:
-        self.sample = None
-        self.item = item
-        self._looked: Seen | None = looked
-
-    @property
-    def looked(self) -> Seen:
-        """What was looked at, until it is taken."""
-        assert self._looked is not None
-        return self._looked
-
-    def take(self) -> Seen:
-        """What was looked at, which is held no longer."""
-        looked, self._looked = self.looked, None
-        return looked
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """A tensor that should rest, with its digest from when it was looked at."""
-
-    item: Item
-    looked: Seen
-    digest: bytes
-
-
-@dataclass(slots=True)
-class _Rest:
-    """A time in which items rest: what was handed over in it, and what is on trial until it ends."""
-
-    trust: Trust = field(default_factory=Trust)
-    jobs: list[Job] = field(default_factory=list)
-    awaited: list[_Handed] = field(default_factory=list)
-    trials: list[_Trial] = field(default_factory=list)
-
-
 _NOT_YET: Final = Awaited()
 
 
@@ -93,10 +44,10 @@ class Background:
         self._cpu_is_here = "cpu" in here
         self._process = os.getpid()
         self._worker = Worker()
-        self._whole, self._gradients = _Rest(), _Rest()
+        self._whole, self._gradients = Rest(), Rest()
         self._update = Trust()
         """Which gradients an update leaves alone."""
-        self._early: dict[Item, _Handed] = {}
+        self._early: dict[Item, Handed] = {}
         self._trials_early: dict[Item, bytes] = {}
         self._making: list[tuple[Awaited, Making]] = []
         self._known: dict[Item, tuple[Any, Sample]] = {}
@@ -116,7 +67,7 @@ class Background:
             return
         self._early.clear()
         self._trials_early.clear()
-        handed: list[_Handed] = []
+        handed: list[Handed] = []
         for item, gradient in gradients:
             standing = self._update.standing(item)
             if standing == MOVED or gradient is None or not may_rest(item, gradient):
@@ -124,7 +75,7 @@ class Background:
             if standing < TRIALS:
                 self._trials_early[item] = self._measurer.digest(gradient)
             elif (looked := seen(gradient)) is not None:
-                one = self._early[item] = _Handed(item, looked)
+                one = self._early[item] = Handed(item, looked)
                 handed.append(one)
         self._hand_over(handed, self._gradients, gradients=True)
 
@@ -224,23 +175,27 @@ class Background:
         self._worker.complain()
         return True
 
-    def _take(self, samples: Samples, leaves: Iterable[tuple[Item, Any]], rest: _Rest, *, gradients: bool) -> None:
+    def _take(self, samples: Samples, leaves: Iterable[tuple[Item, Any]], rest: Rest, *, gradients: bool) -> None:
         now: list[tuple[Item, torch.Tensor]] = []
         on_trial: list[int] = []
-        handed: list[_Handed] = []
+        handed: list[Handed] = []
         standings = rest.trust.rested
         for item, leaf in leaves:
             if not isinstance(leaf, torch.Tensor) or item[0] == "rng":
                 samples[item] = self._plain(item, leaf)
                 continue
-            if not (leaf.is_cpu and self._cpu_is_here) and leaf.device.type not in self._here and (making := self._measurer.make(leaf, gradient=gradients)):
+            if (
+                not (leaf.is_cpu and self._cpu_is_here)
+                and leaf.device.type not in self._here
+                and (making := self._measurer.make(leaf, gradient=gradients))
+            ):
                 awaited = samples[item] = Awaited()
                 self._making.append((awaited, making))
                 continue
             standing = standings.get(item, 0)
             if standing != MOVED and may_rest(item, leaf):
                 if standing == TRIALS and (looked := seen(leaf)) is not None:
-                    one = samples[item] = _Handed(item, looked)
+                    one = samples[item] = Handed(item, looked)
                     handed.append(one)
                     continue
                 if standing < TRIALS:
@@ -255,7 +210,7 @@ class Background:
         for place in on_trial:
             (item, tensor), digest = now[place], measured[place].digest
             if digest is not None and (looked := seen(tensor)) is not None:
-                rest.trials.append(_Trial(item, looked, digest))
+                rest.trials.append(Trial(item, looked, digest))
 
     def _measured(self, now: list[tuple[Item, torch.Tensor]], *, gradients: bool) -> list[Sample]:
         return self._measurer.tensors([tensor for _, tensor in now], gradients=gradients)
@@ -272,14 +227,14 @@ class Background:
         self._known[item] = (leaf if type(leaf) in _SIMPLE or item.kind == "rng" else None, sample)
         return sample
 
-    def _hand_over(self, handed: list[_Handed], rest: _Rest, *, gradients: bool) -> None:
+    def _hand_over(self, handed: list[Handed], rest: Rest, *, gradients: bool) -> None:
         if handed:
             todo = handed[::-1]
             rest.jobs.append(self._worker.do(lambda: self._measure_all(todo, gradients=gradients)))
 
-    def _measure_all(self, handed: list[_Handed], *, gradients: bool) -> None:
+    def _measure_all(self, handed: list[Handed], *, gradients: bool) -> None:
         while handed:
-            lot: list[_Handed] = []
+            lot: list[Handed] = []
             size_bytes = 0
             while handed and size_bytes < _CHUNK_BYTES:
                 one = handed.pop()
@@ -291,7 +246,7 @@ class Background:
                 if not one.looked.changed():
                     one.sample = sample
 
-    def _wait(self, rest: _Rest) -> None:
+    def _wait(self, rest: Rest) -> None:
         self._worker.go()
         started = time.perf_counter()
         while rest.jobs:
@@ -304,7 +259,7 @@ class Background:
             rest.trust.judge(trial.item, rested)
         rest.trials.clear()
 
-    def _find_moved(self, rest: _Rest) -> None:
+    def _find_moved(self, rest: Rest) -> None:
         """Leave out what has moved, whether the thread was before it or not: two runs shall leave out the same."""
         gradients = rest is self._gradients
         for one in rest.awaited:

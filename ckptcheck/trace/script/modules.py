@@ -124,7 +124,7 @@ class Modules:
     def alive(self) -> list[nn.Module]:
         """Every known module, in the order in which they were made."""
         found = [module for one in list(self._known.values()) if (module := one.module()) is not None]
-        return [module for module in found if _NEEDED <= module.__dict__.keys()]
+        return [module for module in found if module.__dict__.keys() >= _NEEDED]
 
     def parameters(self) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
         """(module, own name, parameter) of every known module; one that is shared comes several times."""

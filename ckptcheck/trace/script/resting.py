@@ -115,7 +115,7 @@ def _words_of(place: tuple[int, int]) -> _Words:
 
 @dataclass(slots=True)
 class Trust:
-    """Which items rest in a certain time: trusted, on trial, or seen to move. `rested` says how often each has rested."""
+    """Which items rest in a certain time: trusted, on trial, or seen to move. `rested` counts how often each has."""
 
     rested: dict[Item, int] = field(default_factory=dict)
 

@@ -64,7 +64,7 @@ def compared_later(found: Sequence[SavedTwice], sides: Sides) -> list[Later]:
 
 def _compared(saved: SavedTwice, sides: Sides) -> Later:
     places = [folder / saved.path for folder in (sides.left, sides.right, *sides.repeats)]
-    if False:
+    if not sides.repeats:
         return Later(saved, reason="no equal run saved it too, so that nobody knows what of it is chance")
     try:
         if sum(map(nbytes_of, places[:2])) > MOST_BYTES:

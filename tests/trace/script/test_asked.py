@@ -16,6 +16,7 @@ from ckptcheck.trace.items import END, LOAD, STEP, Item
 from ckptcheck.trace.reading import Trace
 from ckptcheck.trace.script.orders import Orders
 from ckptcheck.trace.script.rendezvous import ALIVE, SIGNALLED, Rendezvous
+from ckptcheck.trace.whole_steps import whole_steps
 from tests.trace.recording import of
 from tests.trace.script.recorded import batch, kinds, model, record, recording
 
@@ -72,6 +73,12 @@ def test_every_nth_step_is_whole_and_the_one_after_it_has_what_it_began_with(tmp
             kept = {item: one for item, one in kept.items() if item.kind in BEGIN}
         assert contents(trace, step) == kept, step
     assert {item.kind for item in trace.samples(6, END)} == {"rng"}
+
+
+def test_a_resumed_run_samples_the_steps_of_the_training_that_it_goes_on_with(tmp_path):
+    trace = record(tmp_path, train, every=3, first_step=4, always=(1,))
+    assert whole_steps(trace) == [1, 2, 5], "1 as it was asked for, the others as they are steps 6 and 9"
+    assert trace.steps == [1, 2, 3, 5, 6]
 
 
 def test_only_what_was_asked_for_is_sampled_and_the_header_says_so_from_the_start(tmp_path, whole):

@@ -12,6 +12,10 @@ from torch.nn.utils import parametrizations, parametrize
 from torch.optim.swa_utils import AveragedModel
 
 from ckptcheck.trace.script.averages import is_called_average
+from ckptcheck.trace.script.modules import Modules
+from ckptcheck.trace.script.optimizers import Optimizers
+from ckptcheck.trace.script.present import Present
+from ckptcheck.trace.script.sections import Sections
 from tests.trace.script.told import listening, train
 
 
@@ -273,3 +277,44 @@ def test_no_model_is_kept_alive():
         del model, optimizer
         gc.collect()
         assert [one() for one in gone] == [None, None] and told.optimizers.all() == []
+
+
+def replaced(net):
+    net.last.weight = nn.Parameter(torch.full_like(net.last.weight, 3.0))
+
+
+def renamed(net):
+    net._modules["renamed"] = net._modules.pop("last")
+
+
+def given_a_module(net):
+    net.last = nn.Linear(*reversed(net.last.weight.shape))
+
+
+def given_a_buffer(net):
+    net.last.register_buffer("more", torch.zeros(2))
+
+
+@pytest.mark.parametrize("change", [replaced, renamed, given_a_module, given_a_buffer])
+def test_names_that_are_kept_between_windows_are_those_of_the_module_as_it_is(change):
+    modules, optimizers = Modules(), Optimizers()
+    undo = [modules.listen(), optimizers.listen()]
+    net = Net()
+    modules.called(net)
+    optimizers.add(torch.optim.SGD(net.parameters(), lr=0.1))
+    present = Present(modules, optimizers, Sections(modules), lambda: None)
+    present.renew()
+    before = present.subjects.names()
+    present.loosen()
+    present.renew()
+    assert present.subjects.names().parameters is before.parameters  # kept, as nothing has changed
+    assert list(present.subjects.names().modules) == list(before.modules)
+    change(net)
+    present.loosen()
+    present.renew()
+    now = present.subjects.names()
+    assert list(now.parameters.items()) == list(net.named_parameters())
+    assert list(now.buffers) == [name for name, _ in net.named_buffers()]
+    assert list(now.modules.values()) == list(net.modules())
+    for one in undo:
+        one()

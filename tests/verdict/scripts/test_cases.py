@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from ckptcheck.comparison.bindings import bindings
+from ckptcheck.comparison.states import compare_states
 from ckptcheck.experiment.commands.recorded import Recorded
 from ckptcheck.rules.runs.course import Interruption
 from ckptcheck.rules.runs.judge import judge
 from ckptcheck.verdict.asking import Policy
-from ckptcheck.verdict.scripts.cases import Stopped, case_of
+from ckptcheck.verdict.scripts.cases import Stopped, case_of, told_of
 from ckptcheck.verdict.scripts.noise import floor_of
 from ckptcheck.verdict.scripts.ranks import Crew
 
@@ -65,6 +67,13 @@ def test_a_clean_resume_has_no_finding_at_all(trained):
     assert case.trajectory.steps == (7, 8, 9, 10, 11, 12)
 
 
+def test_a_generator_that_nobody_restored_is_certain_and_needs_no_other_advice(trained):
+    judged = judge(case_for(trained, "rng"))
+    assert (judged.cause.code, judged.cause.confidence) == ("CK603", "certain")
+    assert {one.code for one in judged.findings} == {"CK603", "CK205"}
+    assert judged.findings[0].fix.endswith("at the very end of your load")
+
+
 def test_a_run_that_loads_nothing_is_seen_to_be_where_the_first_one_began(trained):
     found = judge(case_for(trained, "nothing")).findings[0]
     assert found.evidence["from_start"] is True
@@ -103,6 +112,70 @@ def test_a_run_that_fails_is_told_with_its_last_line(trained):
     assert "it left with exit code 1: b: c" in judged.findings[0].message
     broken = judge(case_for(trained, "optimizer", replace(STOPPED, resumed=failed)))
     assert broken.cause.code == "CK201"  # what was loaded explains why it failed
+
+
+TORCHRUN = """[rank1]: Traceback (most recent call last):
+[rank1]:   File "ddp.py", line 32
+[rank1]: FileNotFoundError: no rng-1.pt
+[rank0]: RuntimeError: Connection closed by peer [127.0.0.1]:37753.
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+  traceback : To enable traceback see: https://pytorch.org
+"""
+SAID_LAST = [
+    ("a\nKeyError: 'steps'\n", "KeyError: 'steps'"),
+    ("KeyError: 'steps'\nwandb: run ended\n", "KeyError: 'steps'"),
+    (TORCHRUN, "[rank1]: FileNotFoundError: no rng-1.pt"),
+    ("[rank0]: RuntimeError: Connection closed by peer\n", "[rank0]: RuntimeError: Connection closed by peer"),
+    ("one\ntwo\n---\n", "two"),
+]
+
+
+@pytest.mark.parametrize(("lines", "last"), SAID_LAST)
+def test_the_lines_that_are_shown_end_with_the_error(lines, last):
+    assert told_of(lines)[-1] == last
+    failed = Stopped(6, 6, frozenset(), WHOLE, replace(RESUMED, status="failed", last_lines=lines, error="left with 1"))
+    assert failed.raised.endswith(last) and failed.said_last[-1] == last
+    assert told_of("") == ()
+
+
+def renamed(state, old, new):
+    """A state in which parameters have other names."""
+    names = {name: new + name.removeprefix(old) if name.startswith(old) else name for name in state.parameters}
+    optimizers = [
+        replace(
+            one,
+            groups=tuple(replace(group, members=tuple(names[name] for name in group.members)) for group in one.groups),
+            state={names[name]: entries for name, entries in one.state.items()},
+        )
+        for one in state.optimizers
+    ]
+    parameters = {names[name]: replace(one, name=names[name]) for name, one in state.parameters.items()}
+    return replace(state, parameters=parameters, optimizers=tuple(optimizers))
+
+
+def test_a_resumed_run_with_other_parameters_is_told_so_and_nothing_else_is_blamed(trained):
+    case = case_for(trained, "data")
+    load = compare_states(case.load.left, renamed(case.load.right, "0.", "body."))
+    judged = judge(replace(case, load=load, bound=bindings(load)))
+    assert judged.cause.code == "CK601"
+    assert "0.weight, 0.bias are not there; body.weight, body.bias are new" in judged.findings[0].message
+
+
+def test_a_network_that_no_optimizer_trains_is_named_as_one(trained):
+    case = case_for(trained, "older-data")
+    loads = [
+        replace(side, optimizers=tuple(
+            replace(one, groups=tuple(replace(group, members=("4.bias",)) for group in one.groups),
+                    state={"4.bias": one.state["4.bias"]})
+            for one in side.optimizers
+        ))
+        for side in (case.load.left, case.load.left)
+    ]  # fmt: skip
+    other = replace(loads[1], parameters={**loads[1].parameters, "0.weight": case.load.right.parameters["0.weight"]})
+    load = compare_states(loads[0], other)
+    judged = judge(replace(case, load=load, bound=bindings(load), other_step=None, built=None))
+    assert judged.cause.code == "CK601"
+    assert judged.findings[0].fix.startswith("no optimizer trains these")
 
 
 def test_equal_runs_that_differ_leave_what_follows_open_and_the_load_judged(trained):
