@@ -243,18 +243,14 @@ def test_a_signal_to_us_reaches_the_script_once(name, tmp_path):
     assert rest == f"heard [{int(getattr(signal, name))}]\n"
 
 
-def test_the_shell_that_continues_its_job_does_not_continue_the_script_twice(tmp_path):
-    words = bare(LISTENING.format(name="signal.SIGCONT"))
-    with subprocess.Popen(
-        [*RECORD, "-q", "-o", str(tmp_path / "trace"), "--", *words],
-        stdout=subprocess.PIPE, text=True, process_group=0,  # as `fg` finds it
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        for _ in range(5):
-            os.killpg(process.pid, signal.SIGCONT)
-            time.sleep(0.05)
-        assert 1 <= process.stdout.read().count(str(int(signal.SIGCONT))) <= 5, "two that come at once are one"
+def test_a_shell_that_continues_its_job_is_told_from_others_that_continue_us():
+    code = "import os; from ckptcheck.experiment.commands.handing import _is_from_our_shell as told\n"
+    code += "print(told(os.getppid()), told(os.getpid()))"
+    for job, said in (({"process_group": 0}, "True False\n"), ({}, "False False\n"),
+                      ({"start_new_session": True}, "False False\n")):  # fmt: skip
+        words = [sys.executable, "-c", code]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=LIMIT_S, **job)
+        assert done.stdout == said
 
 
 def test_ctrl_c_in_a_terminal_reaches_the_script_once(tmp_path):

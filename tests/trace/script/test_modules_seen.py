@@ -301,14 +301,14 @@ def test_names_that_are_kept_between_windows_are_those_of_the_module_as_it_is(ch
     undo = [modules.listen(), optimizers.listen()]
     net = Net()
     modules.called(net)
-    optimizers.add(torch.optim.SGD(net.parameters(), lr=0.1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     present = Present(modules, optimizers, Sections(modules), lambda: None)
     present.renew()
-    before = present.subjects.names()
+    before, modules_before = present.subjects.names().parameters, list(present.subjects.names().modules)
     present.loosen()
     present.renew()
-    assert present.subjects.names().parameters is before.parameters  # kept, as nothing has changed
-    assert list(present.subjects.names().modules) == list(before.modules)
+    assert present.subjects.names().parameters is before  # kept, as nothing has changed
+    assert list(present.subjects.names().modules) == modules_before
     change(net)
     present.loosen()
     present.renew()
@@ -316,5 +316,6 @@ def test_names_that_are_kept_between_windows_are_those_of_the_module_as_it_is(ch
     assert list(now.parameters.items()) == list(net.named_parameters())
     assert list(now.buffers) == [name for name, _ in net.named_buffers()]
     assert list(now.modules.values()) == list(net.modules())
+    assert present.optimizers() == [optimizer]
     for one in undo:
         one()
