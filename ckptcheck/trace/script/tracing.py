@@ -54,6 +54,11 @@ class LateWriter(TraceWriter):
             if isinstance(error.__context__, FileExistsError) and path.is_file():
                 return False
             raise
+        except BaseException:  # an exception that another thread or a signal handler of the script raises in it
+            self._made = False
+            if "_base" in vars(self):  # the file is ours, and not whole
+                path.unlink(missing_ok=True)
+            raise
         return True
 
     def set_header(self, header: Mapping[str, Any]) -> None:
