@@ -4,15 +4,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
-from types import FrameType, TracebackType
-from typing import Any, Final, Protocol
+from types import TracebackType
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ckptcheck.trace.outermost import is_outermost
 from ckptcheck.trace.subjects import Subjects
 
 
@@ -173,24 +174,3 @@ def _dynamo_is_loaded() -> bool:
 def _members(optimizer: Any) -> Iterator[torch.Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]
-
-
-def is_outermost(optimizer: Any) -> bool:
-    """Whether this is not a step inside the optimizer's own step, as where a subclass calls `super().step()`.
-
-    Read off the call stack: a count would go wrong where a step raises and its caller goes on.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    steps = 0
-    while frame is not None:
-        if frame.f_code is _STEP_CODE and frame.f_locals.get("self") is optimizer:
-            steps += 1
-        frame = frame.f_back
-    return steps < 2
-
-
-def _noop() -> None: ...
-
-
-_STEP_CODE: Final = Optimizer.profile_hook_step(_noop).__code__
-"""The code of the wrapper that torch puts around every optimizer's `step`, which calls the hooks."""

@@ -1,8 +1,9 @@
 """From a live tensor or value to a sample. Draws no random number and keeps no tensor."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, Final
 
 import torch
@@ -36,8 +37,11 @@ class Measurer:
     def __init__(self, algorithm: str) -> None:
         self.algorithm = algorithm
         self._digest = parts_digester(algorithm)
-        self._digest_of_bytes = bytes_digester(algorithm) if algorithm != LINEAR_128 else _none
         self._specs: dict[tuple[torch.dtype, torch.Size], TensorSpec] = {}
+
+    @cached_property
+    def _digest_of_bytes(self) -> Callable[[Any], bytes]:
+        return bytes_digester(self.algorithm)
 
     def leaf(self, leaf: Any) -> Sample:
         """A sample of a tensor, or of anything else as a plain value."""
@@ -180,10 +184,6 @@ def _norm(parts: list[torch.Tensor]) -> float | None:
     """The L2 norm of what is floating or complex, in float32 at least; None where nothing is."""
     norms = [float(norm) for norm in norms_of(parts)]
     return (math.hypot(*norms) if len(norms) > 1 else norms[0]) if norms else None
-
-
-def _none(_: Any) -> bytes:
-    raise NotImplementedError("the linear digest is no digest of bytes")
 
 
 def _is_single(tensor: torch.Tensor) -> bool:

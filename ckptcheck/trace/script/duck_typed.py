@@ -9,13 +9,14 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from ckptcheck.trace.outermost import STEP_CODES
 from ckptcheck.trace.script.apart import APART
 from ckptcheck.trace.script.fields import fields_of, has, is_setting, weakly
 from ckptcheck.trace.script.living import classes, objects
 from ckptcheck.trace.script.modules import Modules
 from ckptcheck.trace.script.notes import Notes
 from ckptcheck.trace.script.optimizers import Optimizers
-from ckptcheck.trace.script.updates import STEP_CODES, Updates
+from ckptcheck.trace.script.updates import Updates
 from ckptcheck.trace.script.wrapping import code_of, in_place, tell_before
 
 _LOOKS: Final = 6

@@ -9,8 +9,8 @@ from typing import Any, Final
 import torch
 
 from ckptcheck.trace.items import Item
+from ckptcheck.trace.outermost import STEP_CODES
 from ckptcheck.trace.script.background import Samples
-from ckptcheck.trace.script.updates import STEP_CODES
 from ckptcheck.trace.script.windows import Mark
 
 MAX_PARTS: Final = 64

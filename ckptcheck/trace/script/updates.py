@@ -1,11 +1,8 @@
 """Which calls of `step` are updates: the outermost one of an optimizer, and the inner one where it wraps another."""
 
-import sys
-from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from torch.optim.optimizer import Optimizer
-
+from ckptcheck.trace.outermost import is_outermost
 from ckptcheck.trace.script.optimizers import Optimizers, wrapped
 
 
@@ -30,7 +27,7 @@ class Updates:
 
     def before(self, optimizer: Any, told: Any = None) -> None:
         """A step begins; `told` is what stands for the optimizer where it lacks groups of its own."""
-        if not _is_outermost(optimizer):
+        if not is_outermost(optimizer):
             return
         if wrapped(optimizer):
             self._optimizers.add(optimizer)
@@ -41,7 +38,7 @@ class Updates:
 
     def after(self, optimizer: Any, told: Any = None) -> None:
         """A step has returned."""
-        if not _is_outermost(optimizer):
+        if not is_outermost(optimizer):
             return
         told = optimizer if told is None else told
         before = self._around.pop(id(optimizer), None)
@@ -52,24 +49,3 @@ class Updates:
             self._told += 1
             self._listener.before_update(told)
         self._listener.after_update(told)
-
-
-def _is_outermost(optimizer: Any) -> bool:
-    """Whether this is not a step inside the optimizer's own step, as where a subclass calls `super().step()`.
-
-    Read off the call stack: a count would go wrong where a step raises and its caller goes on.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    steps = 0
-    while frame is not None:
-        if frame.f_code in STEP_CODES and frame.f_locals.get("self") is optimizer:
-            steps += 1
-        frame = frame.f_back
-    return steps < 2
-
-
-def _noop() -> None: ...
-
-
-STEP_CODES: Final = {Optimizer.profile_hook_step(_noop).__code__}
-"""The code of the wrapper that torch puts around every optimizer's `step`, and of ours around others."""
