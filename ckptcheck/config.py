@@ -93,7 +93,8 @@ def _config(path: Path, table: Mapping[str, Any]) -> Config:
         if table.get(key):
             raise UsageError(f"{path}: {key} is not supported yet: take it out")
     settings = {key: table[key] for key in SETTINGS if key in table}
-    return Config(path, settings, table.get("freeze", {}), verify)
+    points = {"resume-at": ["auto"]} if verify.get("resume-at") == "auto" else {}
+    return Config(path, settings, table.get("freeze", {}), {**verify, **points})
 
 
 def _check_keys(path: Path, where: str, table: Mapping[str, Any], known: Mapping[str, Check]) -> None:
@@ -144,8 +145,9 @@ def _is_whole(value: Any, least: int) -> bool:
 
 
 def _steps(value: Any) -> str:
-    good = isinstance(value, list) and value and all(_is_whole(one, 1) for one in value)
-    return "" if good else "a list of steps, such as [10, 20]"
+    """What `resume-at` takes."""
+    good = isinstance(value, list) and value and all(_is_whole(one, 1) or one == "auto" for one in value)
+    return "" if good or value == "auto" else 'a list of steps, such as [10, 20], or "auto"'
 
 
 def _contracts(value: Any) -> str:

@@ -16,27 +16,30 @@ NO_TOLERANCES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType({})
 
 def verify(
     target: str | None = None, *, run: str | None = None, resume: str | None = None,
-    steps: int | None = None, resume_at: Sequence[int] = (), interrupt: str | None = None,
+    steps: int | None = None, resume_at: Sequence[int | str] = (), interrupt: str | None = None,
     device: str = "cpu", resume_device: str | None = None, seed: int = 0, deterministic: bool = False,
     folder: Path | str | None = None, share: Sequence[str] = (), env: Mapping[str, str] = NOTHING, online: bool = False,
     every: int = 1, only: Sequence[str] = (), grads: bool = True, digest: str | None = None,
     quick: bool = False, repeats: int = 1, policy: str = "exact", rtol: float = 0.0, atol: float = 0.0,
     freeze: Mapping[str, str] = NOTHING, timeout_s: float = 600.0, jobs: int | None = None,
     select: Sequence[str] = ("CK",), ignore: Sequence[str] = (), require: Sequence[str] = (),
-    progress: Progress | None = None,
+    bisect: bool = False, progress: Progress | None = None,
 ) -> Result:  # fmt: skip
     """Whether a training, stopped and resumed in a fresh process, goes on exactly.
 
     What is tested is a `target`, or two commands: `run` trains from the start, `resume` goes on from a copy of its
     output folder, `{dir}`. `steps` and `resume_at` count steps from 1: a target makes 20 unless told, a script comes to
-    its own end; commands are resumed after one step, which is one that saved something unless told. `timeout_s` is how
-    long a run may go without progress; `jobs` how many processes run side by side. `policy` is "exact" or
+    its own end; commands are resumed after one step, which is one that saved something unless told. "auto" among
+    `resume_at`, or in its place, picks steps at which something happens. `timeout_s` is how long a run may go without
+    progress; `jobs` how many processes run side by side. `policy` is "exact" or
     "state-exact".
 
-    For a target only: `device`, `resume_device`, `seed`, `deterministic`. For commands only: `interrupt`, such as
-    "TERM@7", ends the run that is resumed by a signal after a step; `folder` is where they work, `share` are globs of
-    what its copies link to, `env` is set beside the present environment; trackers are put offline unless `online`;
-    every n-th step is recorded, `only` what matches these globs, gradients unless `grads` is False, by this `digest`.
+    For a target only: `device`, `resume_device`, `seed`, `deterministic`; `bisect`, which proves the cause of a
+    divergence by further runs that put back parts of the state, and finds the smallest resume point that shows it.
+    For commands only: `interrupt`, such as "TERM@7", ends the run that is resumed by a signal after a step; `folder` is
+    where they work, `share` are globs of what its copies link to, `env` is set beside the present environment; trackers
+    are put offline unless `online`; every n-th step is recorded, `only` what matches these globs, gradients unless
+    `grads` is False, by this `digest`.
 
     Raises UsageError for values out of range and options that do not go together, TargetError for a target that cannot
     be used, RunFailedError where the uninterrupted run does not end or trains no step.
@@ -44,14 +47,15 @@ def verify(
     from ckptcheck.verdict.asking import Commands, Question, Target, check_freeze, check_policy
     from ckptcheck.verdict.verifying import verified
 
+    points = (resume_at,) if isinstance(resume_at, str) else tuple(resume_at)
     asked, contracts = check_policy(policy, rtol, atol), check_freeze(freeze)
     question = Question(
-        quick, max(1, repeats), asked, contracts, tuple(select), tuple(ignore), tuple(require)
+        quick, max(1, repeats), asked, contracts, tuple(select), tuple(ignore), tuple(require), bisect
     )  # fmt: skip
-    commands = Commands(run, resume, steps, tuple(resume_at), interrupt, folder, tuple(share), dict(env), online, every,
+    commands = Commands(run, resume, steps, points, interrupt, folder, tuple(share), dict(env), online, every,
                         tuple(only), grads, digest, timeout_s, jobs)  # fmt: skip
     return verified(
-        Target(target, steps, tuple(resume_at), device, resume_device, seed, deterministic, timeout_s, jobs),
+        Target(target, steps, points, device, resume_device, seed, deterministic, timeout_s, jobs),
         commands, question, progress,
     )  # fmt: skip
 

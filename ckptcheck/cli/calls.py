@@ -20,7 +20,7 @@ class Verbs(Protocol):
         run: str | None = None,
         resume: str | None = None,
         steps: int | None = None,
-        resume_at: Sequence[int] = (),
+        resume_at: Sequence[int | str] = (),
         interrupt: str | None = None,
         device: str = "cpu",
         resume_device: str | None = None,

@@ -127,6 +127,16 @@ class Amount(click.FloatRange):
         return amount
 
 
+def resume_point(value: str | int) -> str | int:
+    """Read a step, or "auto". BadParameter for anything else."""
+    text = str(value).strip()
+    if text == "auto":
+        return text
+    if not re.fullmatch(r"[+-]?\d+", text):
+        raise click.BadParameter(f"{value!r} is no step to resume after: give a number, or auto")
+    return int(text)
+
+
 def interruption(value: str) -> str:
     """Check SIGNAL@STEP, such as TERM@7. BadParameter for anything else."""
     if not re.fullmatch(r"\w+@[1-9]\d*", value):

@@ -6,7 +6,7 @@ import click
 from click.core import ParameterSource
 
 from ckptcheck.cli.calls import verbs_of
-from ckptcheck.cli.kinds import Place, interruption, pattern, setting
+from ckptcheck.cli.kinds import Place, interruption, pattern, resume_point, setting
 from ckptcheck.cli.options import (
     View,
     config_option,
@@ -28,7 +28,7 @@ OF_COMMANDS: Final = {
 }  # fmt: skip
 """What only commands have a use for."""
 SECTIONS: Final = {
-    "The experiment": ("steps", "resume_at", "quick", "repeats", "timeout_s", "jobs"),
+    "The experiment": ("steps", "resume_at", "quick", "repeats", "bisect", "timeout_s", "jobs"),
     "A script": ("run", "resume", *OF_COMMANDS),
     "A target": tuple(OF_TARGET),
     "Judging": ("policy", "rtol", "atol", "freeze", "select", "ignore", "require", "fail_on", "on_inconclusive"),
@@ -53,6 +53,7 @@ EXAMPLES: Final = """Examples:
   ckptcheck verify --run "torchrun --nproc-per-node 2 train.py {dir}" \\
                    --resume "torchrun --nproc-per-node 2 train.py {dir} {ckpt}" --interrupt TERM@7
   ckptcheck verify my_run.py --steps 100 --resume-at 30 --resume-at 60
+  ckptcheck verify my_run.py --steps 100 --resume-at auto
 
 Exit codes: 0 pass, 1 fail, 2 usage or tool error, 3 inconclusive.
 """
@@ -79,17 +80,19 @@ Exit codes: 0 pass, 1 fail, 2 usage or tool error, 3 inconclusive.
 )
 @click.option(
     "--resume-at",
-    type=int,
+    type=resume_point,
     multiple=True,
-    metavar="K",
+    metavar="K|auto",
     show_default="half of the steps; for a script where it saves, nearest to that",
-    help="Stop after step K and resume. Repeatable for a target.",
+    help="Stop after step K and resume; auto: where something happens, as shown by a run that is made first. "
+    "Repeatable for a target.",
 )
 @click.option("--interrupt", type=interruption, metavar="SIGNAL@K",
               help="Send a signal after step K, such as TERM@7, and resume from what is left.")  # fmt: skip
 @click.option("--resume-device", metavar="DEVICE", help="Where to resume, if elsewhere.")
 @click.option("--quick", is_flag=True,
-              help="Make no repeat while all is equal: reproducibility is then not judged.")  # fmt: skip
+              help="Make no repeat while all is equal: reproducibility is then not judged. "
+                   "With --resume-at auto, which needs a repeat, make no more than that.")  # fmt: skip
 @click.option(
     "--policy",
     type=click.Choice(["exact", "state-exact"]),
@@ -100,6 +103,8 @@ Exit codes: 0 pass, 1 fail, 2 usage or tool error, 3 inconclusive.
 @click.option("--deterministic", is_flag=True, help="Set torch's deterministic switches in every run.")
 @click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="Repeats of the uninterrupted run, which measure the noise.")  # fmt: skip
+@click.option("--bisect", is_flag=True,
+              help="Prove the cause of a divergence by further runs that put back parts of the state.")  # fmt: skip
 @click.option("--folder", type=Place(), metavar="DIR", show_default="the current one",
               help="Working folder of the commands.")  # fmt: skip
 @click.option("--share", type=pattern, multiple=True, metavar="GLOB",

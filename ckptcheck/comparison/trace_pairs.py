@@ -1,5 +1,6 @@
 """What differs at one step of two traces: by name, groups matched by their members, without what has no meaning."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from ckptcheck.comparison.trace_steps import ABSENT, Mask, Numbering, Numbers, P
 from ckptcheck.comparison.unsaid import Unsaid
 from ckptcheck.finding import Compared
 from ckptcheck.state.stages import STAGE_ORDER
+from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.trace.items import STAGE_OF_KIND, STEP, Item, Sample
 from ckptcheck.trace.reading import Trace
 
@@ -44,6 +46,18 @@ class Difference(NamedTuple):
     def order(self) -> tuple[int, int]:
         """Sorts by time: step, then causal order of stages."""
         return self.step, STAGE_ORDER[self.stage]
+
+
+class Parted(NamedTuple):
+    """The items that differ at one step, as columns in causal order.
+
+    `numbers` are places in `TracePair.items`, `lefts` and `rights` in `TracePair.specs`: -1 where a side has no such
+    item.
+    """
+
+    numbers: Numbers
+    lefts: Numbers
+    rights: Numbers
 
 
 class _Grouping(NamedTuple):
@@ -82,16 +96,44 @@ class TracePair:
 
         Of each kind in MANY the first `kept_a_kind` are given, all where it is None.
         """
+        apart, rows, pairing = self._apart(step)
+        if not len(apart):
+            return [], 0
+        kept = self._bounded(apart, kept_a_kind)
+        return self._objects(step, kept, rows, pairing), len(apart) - len(kept)
+
+    def parted(self, step: int) -> Parted:
+        """What `differences` gives of a step, all of it, without an object for each."""
+        apart, rows, pairing = self._apart(step)
+        specs = []
+        for read, places in zip(rows, (pairing.left_row, pairing.right_row), strict=True):
+            found = places[apart]
+            there = found != ABSENT
+            spec: Numbers = np.full(len(found), ABSENT, np.int64)
+            spec[there] = read.specs[found[there]]
+            specs.append(spec)
+        return Parted(apart, specs[0], specs[1])
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """Every item that either trace knows, as named on the left; more may come with the steps."""
+        return self._numbering.items
+
+    @property
+    def specs(self) -> Sequence[TensorSpec | None]:
+        """Every spec that either trace knows; None is that of plain values and of absent gradients."""
+        return self._numbering.specs
+
+    def _apart(self, step: int) -> tuple[Numbers, tuple[Rows, Rows], Pairing]:
+        """The numbers of the items that differ at a step, in causal order, and what they were read from."""
         rows = self._sides[0].rows(step, STEP), self._sides[1].rows(step, STEP)
         grouping = self._grouping(rows)
         pairing = self._pairing(rows, grouping)
         self._tally.add(pairing, rows[0])
         apart = pairing.unlike(*rows)
-        if not len(apart):
-            return [], 0
-        apart = self._numbering.in_order(apart[self._with_meaning(apart, pairing, grouping, step)])
-        kept = self._bounded(apart, kept_a_kind)
-        return self._objects(step, kept, rows, pairing), len(apart) - len(kept)
+        if len(apart):
+            apart = self._numbering.in_order(apart[self._with_meaning(apart, pairing, grouping, step)])
+        return apart, rows, pairing
 
     def _grouping(self, rows: tuple[Rows, Rows]) -> _Grouping:
         digests = []

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ckptcheck.experiment.sections import Overlay
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -16,6 +18,11 @@ class Job:
 
     With `dry_run`, a checkpoint of any format, the job is to build, load it and record, and to train no step; the
     target's own load gets a copy, or nothing where `may_execute` is False and its pickles can run code.
+
+    With `warn`, torch warns of operations that are not deterministic, and the run's facts name them.
+
+    `keeps` maps a step to the folder in which our own store keeps the whole live state after it and after its save.
+    With `overlay`, what it chooses of the state kept in `overlay_from` is put back right after the load.
     """
 
     name: str
@@ -35,6 +42,10 @@ class Job:
     wanted: Path | None = None
     dry_run: Path | None = None
     may_execute: bool = True
+    warn: bool = False
+    keeps: dict[int, Path] = field(default_factory=dict)
+    overlay: Overlay | None = None
+    overlay_from: Path | None = None
 
     def to_json(self) -> str:
         """The job as JSON."""
@@ -44,9 +55,11 @@ class Job:
     def from_json(cls, text: str) -> "Job":
         """The job that `to_json` wrote."""
         values = json.loads(text)
-        for name in ("workdir", "load_from", "trace", "capture", "wanted", "dry_run"):
+        for name in ("workdir", "load_from", "trace", "capture", "wanted", "dry_run", "overlay_from"):
             values[name] = Path(values[name]) if values[name] is not None else None
-        values["saves"] = {int(step): Path(path) for step, path in values["saves"].items()}
+        for name in ("saves", "keeps"):
+            values[name] = {int(step): Path(path) for step, path in values[name].items()}
+        values["overlay"] = Overlay.of_json(values["overlay"]) if values["overlay"] is not None else None
         return cls(**values)
 
 
@@ -54,10 +67,10 @@ class Job:
 class Outcome:
     """How a run ended: "ended", "raised", "died" (by a signal or an exit of its own) or "hung".
 
-    `phase` is start, import, build, load, step, save or end; `step` is the step that it was in, or None.
-    `error` names the exception, the signal, or the time limit. `training_s` is the time spent in the target's
-    own `step`, `recording_s` in the recorder, `total_s` the life of the process, in seconds. `facts` holds
-    versions, devices, thread counts and what the target declared.
+    `phase` is start, import, build, load, overlay, step, save, keep or end; `step` is the step that it was in, or
+    None. `error` names the exception, the signal, or the time limit. `training_s` is the time spent in the target's
+    own `step`, `recording_s` in the recorder, `total_s` the life of the process, in seconds. `facts` holds versions,
+    devices, thread counts and what the target declared.
     """
 
     name: str
@@ -81,6 +94,8 @@ class Outcome:
             "build": "in the target's factory",
             "load": "while loading the checkpoint",
             "step": f"in {in_step}",
+            "overlay": "while parts of its state were put back",
             "save": f"while saving after {in_step}",
+            "keep": f"while its state was kept after {in_step}",
             "end": "at its end",
         }[self.phase]

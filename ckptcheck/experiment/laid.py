@@ -5,10 +5,13 @@ import mmap
 from pathlib import Path
 from typing import Any
 
+from ckptcheck.comparison.spread import alike
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.trace.items import Item
+
+__all__ = ["Laid", "alike", "measurable_at_load", "measurable_in_steps"]
 
 
 class Laid:
@@ -42,11 +45,6 @@ class Laid:
             self._map.close()
         self._bytes.unlink(missing_ok=True)
         self._index.unlink()
-
-
-def alike(left: TensorSpec | None, right: TensorSpec | None) -> bool:
-    """Whether the elements of two tensors can be held against each other."""
-    return left is not None and right is not None and left.shape == right.shape and left.numel > 0 and left.nbytes > 0
 
 
 def measurable_at_load(load: StateDiff | None) -> list[Item]:

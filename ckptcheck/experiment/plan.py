@@ -11,6 +11,7 @@ from types import TracebackType
 from ckptcheck.errors import OutputError, RunFailedError, TargetError
 from ckptcheck.experiment.job import Job, Outcome
 from ckptcheck.experiment.process import Crew, Lockstep, default_at_once
+from ckptcheck.experiment.sections import Overlay
 from ckptcheck.progress import Progress
 from ckptcheck.state.digest import LINEAR_128, XXH3_128
 from ckptcheck.trace.file import Trace
@@ -20,7 +21,10 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to experiment. `resume_at` are the steps after which the reference saves, ascending."""
+    """How to experiment. `resume_at` are the steps after which the reference saves, ascending.
+
+    With `scouts`, more of them are picked from what a run without saving shows, before any run saves.
+    """
 
     target: str
     steps: int
@@ -31,6 +35,7 @@ class Settings:
     deterministic: bool = False
     timeout_s: float = 600.0
     jobs: int | None = None
+    scouts: bool = False
 
     @property
     def devices(self) -> tuple[str, str]:
@@ -75,6 +80,10 @@ class Experiment(AbstractContextManager["Experiment"]):
         for one in self.traces.values():
             one.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def save_after(self, steps: Sequence[int]) -> None:
+        """Let the reference, which must not have been made yet, save after these steps, ascending."""
+        self.settings = replace(self.settings, resume_at=tuple(steps))
 
     def run_whole(self, names: Sequence[str]) -> None:
         """Make runs of all steps; the one called reference saves, the others do not.
@@ -145,26 +154,76 @@ class Experiment(AbstractContextManager["Experiment"]):
         `wanted` maps a run to its new name and to the file that says what to lay out. Returns the new traces by the
         names of the first runs, those of runs that did not come to their end too.
         """
-        jobs = []
-        for name, (again, items) in wanted.items():
-            first = self._jobs[name]
-            workdir = self._folder / again / "workdir"
-            if first.load_from is not None:
-                source, step = self._origin(name)
-                self._copy(source, step, workdir)
-            jobs.append(replace(
-                first,
-                name=again,
-                workdir=workdir,
-                last=last,
-                load_from=checkpoint_path(workdir, first.first - 1) if first.load_from is not None else None,
-                saves={step: checkpoint_path(workdir, step) for step in first.saves if step <= last},
-                trace=self._folder / f"{again}.trace",
-                capture=self._folder / again / "capture",
-                wanted=items,
-            ))  # fmt: skip
+        jobs = [
+            replace(self._another(name, again, last), capture=self._folder / again / "capture", wanted=items)
+            for name, (again, items) in wanted.items()
+        ]
         self._run(jobs, lockstep)
         return {name: self.traces[again] for name, (again, _) in wanted.items() if again in self.traces}
+
+    def once_more(self, names: Mapping[str, str], last: int | None = None, warn: bool = False) -> dict[str, Trace]:
+        """Make runs once more, up to step `last` or to their end; `names` maps each to its new name.
+
+        With `warn`, torch names the operations that are not deterministic: they stand in the outcome's facts. Returns
+        the new traces by the new names, without runs that came to no step.
+        """
+        jobs = [replace(self._another(name, again, last), warn=warn) for name, again in names.items()]
+        self._run(jobs)
+        return {again: self.traces[again] for again in names.values() if again in self.traces}
+
+    def _another(self, name: str, again: str, last: int | None) -> Job:
+        """The job of a run under another name, from the same checkpoint."""
+        first = self._jobs[name]
+        last = last if last is not None else first.last
+        workdir = self._folder / again / "workdir"
+        if first.load_from is not None:
+            source, step = self._origin(name)
+            self._copy(source, step, workdir)
+        return replace(
+            first,
+            name=again,
+            workdir=workdir,
+            last=last,
+            load_from=checkpoint_path(workdir, first.first - 1) if first.load_from is not None else None,
+            saves={step: checkpoint_path(workdir, step) for step in first.saves if step <= last},
+            trace=self._folder / f"{again}.trace",
+        )
+
+    def keep(self, name: str, saves: Sequence[int], step: int) -> tuple[Outcome, Path]:
+        """Make the reference once more, which saves after these steps too and keeps its whole state after `step`.
+
+        The state is kept by our own store, whose folder is returned; the outcome's fact "kept" has its sections.
+        """
+        job = self._another(REFERENCE, name, None)
+        kept = self._folder / name / "kept"
+        more = {one: checkpoint_path(job.workdir, one) for one in saves}
+        [outcome] = self._run([replace(job, saves={**job.saves, **more}, keeps={step: kept})])
+        return outcome, kept
+
+    def save_at(self, name: str, saves: Sequence[int]) -> Outcome:
+        """Make the reference once more up to the last of these steps, after each of which it saves."""
+        job = self._another(REFERENCE, name, max(saves))
+        [outcome] = self._run([replace(job, saves={one: checkpoint_path(job.workdir, one) for one in saves})])
+        return outcome
+
+    def overlaid(self, step: int, overlays: Mapping[str, Overlay], kept: Path) -> list[Resumed]:
+        """Resume after `step` as before, once for each overlay by name, which puts back parts of a kept state."""
+        jobs = [
+            replace(self._another(f"resumed@{step}", name, None), overlay=overlay, overlay_from=kept)
+            for name, overlay in overlays.items()
+        ]
+        return [
+            Resumed(job.name, step, REFERENCE, outcome, self.traces.get(job.name))
+            for job, outcome in zip(jobs, self._run(jobs), strict=True)
+        ]
+
+    def forget(self, name: str) -> None:
+        """Take what a run has left off the disk; how it ended stays known."""
+        trace = self.traces.pop(name, None)
+        if trace is not None:
+            trace.close()
+        (self._folder / f"{name}.trace").unlink(missing_ok=True)
+        shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def _origin(self, name: str) -> tuple[str, int]:
         head, _, step = name.rpartition("@")
@@ -182,7 +241,7 @@ class Experiment(AbstractContextManager["Experiment"]):
             if (
                 job.trace is not None
                 and job.trace.is_file()
-                and outcome.phase not in ("start", "import", "build", "load")
+                and outcome.phase not in ("start", "import", "build", "load", "overlay")
             ):
                 self.traces[job.name] = Trace(job.trace)
         return outcomes

@@ -6,12 +6,14 @@ from pathlib import Path
 from threading import Condition
 from typing import TypeAlias
 
+from ckptcheck.comparison.curve import ANOTHER_SOURCE, UNREPEATED, Curve
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes, count_beyond
+from ckptcheck.comparison.trace_pairs import TracePair
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.experiment.job import Job
 from ckptcheck.experiment.laid import Laid, alike, measurable_at_load, measurable_in_steps
-from ckptcheck.experiment.plan import Experiment, Resumed
+from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, SAVED, STEP, Item
 
@@ -35,24 +37,39 @@ class SecondPass:
         self._turn = Condition()
         self._tolerance = {"rtol": rtol, "atol": atol} if rtol or atol else None
         self._measured: Measured = {}
+        self._asked: set[tuple[int, Item]] = set()
+        self._curve: Curve | None = None
         self.within: set[tuple[int, Item]] = set()
         """What differs, and no element of it beyond the tolerance."""
 
-    def measure(self, load: StateDiff | None, trajectory: TraceDiff | None) -> tuple[Measured, str]:
-        """The exact differences by (step, item), and why some are missing ("" where none is)."""
+    def measure(
+        self, load: StateDiff | None, trajectory: TraceDiff | None, curve: Curve | None = None
+    ) -> tuple[Measured, str]:
+        """The exact differences by (step, item), and why some are missing ("" where none is).
+
+        What `curve` wants is put there.
+        """
         at_load, steps = measurable_at_load(load), measurable_in_steps(trajectory)
-        if not at_load and not steps:
+        lasting = curve.wanted() if curve is not None else []
+        if not at_load and not steps and not lasting:
             return {}, ""
+        self._curve = curve
+        self._asked = {(step, item) for step, items in steps.items() for item in items}
+        self._asked |= {(self._step, item) for item in at_load}
         wanted: dict[str, tuple[str, Path]] = {}
         for name, moment in ((self._left, SAVED), (self._right, LOAD)):
-            rows = [{"step": self._step, "moment": moment, "items": at_load}]
+            rows: list[dict[str, object]] = [{"step": self._step, "moment": moment, "items": at_load}]
             rows += [{"step": step, "moment": STEP, "items": items} for step, items in steps.items()]
-            again = self._new_names[name]
-            path = self._experiment.scratch(f"{again}.wanted.json")
+            rows += [{"steps": many, "moment": STEP, "items": [item for item, _ in items],
+                      "first": [first for _, first in items]} for many, items in lasting]  # fmt: skip
+            new_name = self._new_names[name]
+            path = self._experiment.scratch(f"{new_name}.wanted.json")
             path.write_text(json.dumps(rows))
-            wanted[name] = again, path
-        last = max(steps, default=self._step + 1)
-        return self._checked(self._experiment.again(wanted, last, self))
+            wanted[name] = new_name, path
+        last = max([self._step + 1, *steps, *(step for many, _ in lasting for step in many[-1:])])
+        again = self._experiment.again(wanted, last, self)
+        self._check_curve(again)
+        return self._checked(again)
 
     def captured(self, job: Job, step: int, moment: str) -> None:
         """Wait until both sides have laid out a step; whoever comes last compares."""
@@ -75,33 +92,66 @@ class SecondPass:
             self._turn.notify_all()
 
     def _compare(self, step: int, left: tuple[Path, str], right: tuple[Path, str]) -> None:
-        sides = [Laid(folder, step, moment) for folder, moment in (left, right)]
+        sides = (Laid(left[0], step, left[1]), Laid(right[0], step, right[1]))
         for item in sides[0].places.keys() & sides[1].places.keys():
-            specs = [side.spec(item) for side in sides]
-            if alike(*specs):
-                views = [side.fetch(item) for side in sides]
-                self._measured[step, item] = compare_bytes(views[0], views[1], specs[0], specs[1])
-                if self._tolerance and not count_beyond(views[0], views[1], specs[0], specs[1], **self._tolerance):
-                    self.within.add((step, item))
-                for view in views:
-                    view.release()
+            curved = self._curve is not None and step > self._step and self._curve.wants(step, item)
+            if curved or (step, item) in self._asked:
+                self._compare_one(step, item, sides)
         for side in sides:
             side.remove()
+
+    def _compare_one(self, step: int, item: Item, sides: tuple[Laid, Laid]) -> None:
+        specs = [side.spec(item) for side in sides]
+        if not alike(*specs):
+            return
+        views = [side.fetch(item) for side in sides]
+        difference = compare_bytes(views[0], views[1], specs[0], specs[1])
+        if self._curve is not None and step > self._step:
+            self._curve.put(step, item, difference)
+        if (step, item) in self._asked:
+            self._measured[step, item] = difference
+            if self._tolerance and not count_beyond(views[0], views[1], specs[0], specs[1], **self._tolerance):
+                self.within.add((step, item))
+        for view in views:
+            view.release()
+
+    def _check_curve(self, again: Mapping[str, Trace]) -> None:
+        """Keep of the curve what both new runs held as the first ones did."""
+        if self._curve is None:
+            return
+        left_why = UNREPEATED if self._left == REFERENCE else ANOTHER_SOURCE
+        for first, new, why in (
+            (self._compared_left, again.get(self._left), left_why),
+            (self._experiment.traces[self._right], again.get(self._right), UNREPEATED),
+        ):
+            pair = TracePair(first, new) if new is not None else None
+            for step in self._curve.spread.steps:
+                if pair is None or new is None or (step, STEP) not in new.moments:
+                    self._curve.drop_step(step)
+                    continue
+                for number in pair.parted(step).numbers.tolist():
+                    self._curve.drop(step, pair.items[number], why)
+
+    @property
+    def _compared_left(self) -> Trace:
+        """The run that steps are compared with; a second resume in a row loads what the run before it has saved."""
+        return self._experiment.traces[REFERENCE]
 
     def _checked(self, again: Mapping[str, Trace]) -> tuple[Measured, str]:
         """Keep what the second pass saw as the first did: a run that does not repeat itself measures nothing."""
         pairs = [(self._experiment.traces[name], again.get(name)) for name in (self._left, self._right)]
+        in_steps = [(self._compared_left, pairs[0][1]), pairs[1]]
         kept = {}
         for (step, item), difference in self._measured.items():
             at_load = step == self._step
             moments = (SAVED, LOAD) if at_load else (STEP, STEP)
             if all(new is not None and first.digest(step, moment, item) == new.digest(step, moment, item)
-                   for (first, new), moment in zip(pairs, moments, strict=True)):  # fmt: skip
+                   for (first, new), moment in zip(pairs if at_load else in_steps, moments, strict=True)):  # fmt: skip
                 kept[step, item] = difference
         missing = len(self._measured) - len(kept)
-        return (
-            kept,
-            f"{missing} of {len(self._measured)} tensors did not repeat themselves in the second pass"
-            if missing
-            else "",
-        )
+        if not missing:
+            return kept, ""
+        did_not = "did not repeat themselves in the second pass"
+        if self._left != REFERENCE:
+            did_not += f", or are in {self._left} not what they are in the {REFERENCE} run"
+        return kept, f"{missing} of {len(self._measured)} tensors {did_not}"

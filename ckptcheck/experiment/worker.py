@@ -15,6 +15,7 @@ from typing import Any
 
 from ckptcheck.errors import CkptcheckError, StoreError, TargetError
 from ckptcheck.experiment.job import Job
+from ckptcheck.experiment.operations import named_operations
 from ckptcheck.experiment.raised import one_line
 from ckptcheck.experiment.run import Context, Run
 
@@ -85,7 +86,9 @@ class Trial:
         teller.at("import")
         factory = load_factory(job.target)
         teller.at("build")
-        self._train(check_run(job.target, factory(Context(device=device, seed=job.seed, workdir=job.workdir))))
+        context = Context(device=device, seed=job.seed, workdir=job.workdir)
+        with named_operations(teller) if job.warn else nullcontext():
+            self._train(check_run(job.target, factory(context)))
 
     def _train(self, run: Run) -> None:
         from ckptcheck.experiment.recording import Recording
@@ -104,6 +107,11 @@ class Trial:
                     recording.built(job.first - 1)
                 teller.at("load")
                 self._load(run, own)
+            if job.overlay is not None and job.overlay_from is not None:
+                from ckptcheck.experiment.overlay import put_back
+
+                teller.at("overlay")
+                put_back(job.overlay_from, job.overlay, run)
             if recording:
                 recording.load(job.first - 1)
                 teller.tell({"facts": recording.facts})
@@ -111,6 +119,8 @@ class Trial:
                 self._one_step(run, recording, step)
                 if step in job.saves:
                     self._save(run, recording, step, own)
+                if step in job.keeps:
+                    self._keep(run, step)
             teller.at("end")
             if recording:
                 recording.finish(job.last)
@@ -141,6 +151,14 @@ class Trial:
             run.save(path)
         if recording:
             recording.after_save(step)
+
+    def _keep(self, run: Run, step: int) -> None:
+        from ckptcheck.experiment.overlay import keep
+
+        self._teller.at("keep", step)
+        folder = self._job.keeps[step]
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        self._teller.tell({"facts": {"kept": keep(folder, run, step)}})
 
     def _load(self, run: Run, own: bool) -> None:
         path = self._job.load_from

@@ -18,4 +18,17 @@ def headline(result: Result) -> str:
     """Return the phrase; of an error, its line."""
     if result.verdict is Verdict.ERROR:
         return result.error
+    if result.command == "verify" and (said := demanded(result)):
+        return said
     return _OF_COMMAND.get(result.command, words.headline)(result)
+
+
+def demanded(result: Result) -> str:
+    """Return what was demanded and not judged, where that alone made a fail, the first with its reason; else ""."""
+    required = result.parts.get("required")
+    fails_otherwise = result.cause is not None and result.cause.code != "CK611"
+    if result.verdict is not Verdict.FAIL or not isinstance(required, list) or not required or fails_otherwise:
+        return ""
+    reason = next((one.reason for one in result.not_judged if one.code == required[0]), "")
+    rest = f", and {len(required) - 1} more" if len(required) > 1 else ""
+    return f"demanded and not judged: {words.scalar(required[0])}{rest}: {reason}"

@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
+from uuid import uuid4
 
 from ckptcheck import __version__
 from ckptcheck.finding import SCHEMA, Finding, Json, Place, Result, Verdict
@@ -12,6 +14,8 @@ from ckptcheck.reports.page import Page
 
 _DIVERGENCE: Final = ("step", "stage", "parameter", "key", "optimizer", "group", "rank")
 """Keys of `first_divergence`, all of them always there; null where one does not apply."""
+_IN_LINES: Final = frozenset({"divergence"})
+"""Parts whose lists of numbers are lines: 200,000 of them would be as many lines."""
 
 
 def render(result: Result, page: Page) -> str:
@@ -84,5 +88,21 @@ def _divergence(place: Place | None) -> Json:
 
 
 def _dumped(value: Json) -> str:
+    mark, columns = uuid4().hex, list[str]()
+    text = json.dumps(_with_marks(value, mark, columns), indent=2, allow_nan=False)
+    if columns:
+        text = re.sub(f'"{mark} ([0-9]+)"', lambda found: columns[int(found[1])], text)
     # ASCII and no DEL: names that come from a file must not reach a terminal raw through `cat` either.
-    return json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f") + "\n"
+    return text.replace("\x7f", "\\u007f") + "\n"
+
+
+def _with_marks(value: Json, mark: str, columns: list[str], inside: bool = False) -> Json:
+    """The same with a mark for each list of numbers of a divergence, which goes to `columns` as text of one line."""
+    if isinstance(value, dict):
+        return {key: _with_marks(one, mark, columns, inside or key in _IN_LINES) for key, one in value.items()}
+    if not isinstance(value, list):
+        return value
+    if inside and value and not any(isinstance(one, (list, dict)) for one in value):
+        columns.append(json.dumps(value, allow_nan=False))
+        return f"{mark} {len(columns) - 1}"
+    return [_with_marks(one, mark, columns, inside) for one in value]

@@ -10,7 +10,9 @@ from ckptcheck.reports.sheet import Sheet
 
 _WITHOUT_COMPARISON: Final = frozenset({"save", "resume"})
 _TOLD_ELSEWHERE: Final = frozenset({
-    "trajectory", "crossed", "runs", "magnitudes", "notes", "set", "run", "resume", "alignment", "saved_later",
+    "trajectory", "divergence", "crossed", "runs", "magnitudes", "notes", "set", "run", "resume", "alignment",
+    "saved_later",
+    "required",
 })  # fmt: skip
 _OUTPUTS: Final = ("checkpoint", "step", "trace", "seconds")
 """What is shown of a command that compares nothing unless all is wanted."""
@@ -64,10 +66,42 @@ def crossed(sheet: Sheet, result: Result) -> None:
     situations = result.parts.get("crossed")
     if not isinstance(situations, Mapping):
         return
-    for key, label in (("covered", "Crossed"), ("not_covered", "Not crossed")):
-        items = situations.get(key)
-        if isinstance(items, list) and items:
-            sheet.row(label, ", ".join(words.scalar(item) for item in items))
+    covered, left = situations.get("covered"), situations.get("not_covered")
+    if isinstance(covered, list) and covered:
+        sheet.row("Crossed", ", ".join(words.scalar(item) for item in covered))
+    label = "Not crossed"
+    for option, names in _by_option(situations, left if isinstance(left, list) else []).items():
+        sheet.row(label, ", ".join(names) + (f" ({option})" if option else ""))
+        label = ""
+
+
+def _by_option(situations: Mapping[str, Json], left: list[Json]) -> dict[str, list[str]]:
+    """The names of what was not crossed by the option that would cross it; "" for none comes last."""
+    options = {
+        words.scalar(one.get("name")): words.scalar(one.get("to_cover") or "")
+        for one in rows_of(situations.get("situations"))
+    }
+    found: dict[str, list[str]] = {}
+    for name in sorted((words.scalar(one) for one in left), key=lambda one: not options.get(one)):
+        found.setdefault(options.get(name, ""), []).append(name)
+    return found
+
+
+def points(sheet: Sheet, result: Result) -> None:
+    """Say after which steps a run was resumed, and what speaks for each, where there are several."""
+    situations = result.parts.get("crossed")
+    rows = rows_of(situations.get("points")) if isinstance(situations, Mapping) else []
+    label = "Resumed"
+    for one in rows if len(rows) > 1 else ():
+        reasons = one.get("reasons")
+        told = ", ".join(words.scalar(reason) for reason in reasons) if isinstance(reasons, list) else ""
+        sheet.row(label, f"after step {words.scalar(one.get('step'))}" + (f": {told}" if told else ""))
+        label = ""
+
+
+def rows_of(value: Json) -> list[Mapping[str, Json]]:
+    """The mappings of a list; none of anything else."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def not_judged(sheet: Sheet, result: Result, full: bool) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ckptcheck.finding import Result, Verdict
-from ckptcheck.reports import checked, contents, differences, distances, recorded, words
+from ckptcheck.reports import checked, contents, curves, differences, distances, recorded, words
 from ckptcheck.reports.commands import commands, not_seen, saved_later
 from ckptcheck.reports.findings import other_findings, without_effect
 from ckptcheck.reports.headlines import headline
-from ckptcheck.reports.margin import compared, crossed, environment, not_judged, runs, settings
+from ckptcheck.reports.margin import compared, crossed, environment, not_judged, points, runs, settings
 from ckptcheck.reports.page import Detail, Page
 from ckptcheck.reports.sheet import Sheet
 
@@ -48,14 +48,17 @@ def _trajectory(sheet: Sheet, result: Result, page: Page) -> None:
     if result.first_divergence is not None:
         sheet.gap()
     distances.differences(sheet, result, full)
-    distances.drift(sheet, result, full)
+    if not curves.drift(sheet, result, page):
+        distances.drift(sheet, result, full)
     other_findings(sheet, result, full)
+    checked.demanded(sheet, result)
     if result.first_divergence is not None:
         sheet.gap()
     commands(sheet, result, full)
     compared(sheet, result)
     saved_later(sheet, result, full)
     runs(sheet, result, full)
+    points(sheet, result)
     crossed(sheet, result)
     not_seen(sheet, result, full)
     without_effect(sheet, result, full)

@@ -1,6 +1,7 @@
 """The bytes of wanted tensors, laid out moment by moment for a second pass."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +20,27 @@ class _Moment:
     index: dict[Item, dict[str, Any]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lasting:
+    """Items that are wanted of many steps, each from a first one on: a set for each step would fill the memory."""
+
+    steps: frozenset[int]
+    moment: str
+    first: Mapping[Item, int]
+    begin: int
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "_Lasting":
+        first = {Item(*item): step for item, step in zip(row["items"], row["first"], strict=True)}
+        return cls(frozenset(row["steps"]), row["moment"], first, min(row["first"]))
+
+    def begun(self, step: int, moment: str) -> bool:
+        return moment == self.moment and step >= self.begin and step in self.steps
+
+    def has(self, step: int, moment: str, item: Item) -> bool:
+        return self.begun(step, moment) and self.first.get(item, step + 1) <= step
+
+
 class Capture:
     """Writes the bytes of wanted tensors, one file a moment with an index beside it. Keeps no tensor.
 
@@ -26,18 +48,23 @@ class Capture:
     """
 
     def __init__(self, folder: Path, wanted: Path) -> None:
-        """`wanted` is a file of JSON: rows {"step", "moment", "items"}. OSError or ValueError where it is none."""
+        """`wanted` is a file of JSON; OSError or ValueError where it is none.
+
+        Its rows are {"step", "moment", "items"}, where items are wanted of one moment, or {"steps", "moment", "items",
+        "first"}, where each item is wanted of all these steps from its own first one on.
+        """
         self._folder = folder
         self._folder.mkdir(parents=True, exist_ok=True)
         rows = json.loads(wanted.read_text())
         self._wanted: dict[tuple[int, str], set[Item]] = {
-            (one["step"], one["moment"]): {Item(*item) for item in one["items"]} for one in rows
+            (one["step"], one["moment"]): {Item(*item) for item in one["items"]} for one in rows if "step" in one
         }
+        self._lasting = [_Lasting.of(one) for one in rows if "steps" in one]
         self._moments: dict[tuple[int, str], _Moment] = {}
 
     def wants(self, step: int, moment: str, item: Item) -> bool:
         """Whether the item of this moment was asked for."""
-        return item in self._wanted.get((step, moment), ())
+        return item in self._wanted.get((step, moment), ()) or any(one.has(step, moment, item) for one in self._lasting)
 
     def take(self, step: int, moment: str, item: Item, tensor: torch.Tensor) -> None:
         """Write the tensor if it is wanted. A later sample of the same item in the same moment wins."""
@@ -52,7 +79,7 @@ class Capture:
 
     def close(self, step: int, moment: str) -> bool:
         """End the moment; True where anything of it was wanted, and the index is then on disk."""
-        if (step, moment) not in self._wanted:
+        if (step, moment) not in self._wanted and not any(one.begun(step, moment) for one in self._lasting):
             return False
         one = self._moments.pop((step, moment), None)
         if one is not None:

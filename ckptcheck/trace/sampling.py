@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import torch
 
-from ckptcheck.state.flags import flags
+from ckptcheck.state.flags import compiled_modules, flags
 from ckptcheck.state.tensor_bytes import contiguous_bytes
 from ckptcheck.state.training_state import unnamed
 from ckptcheck.state.tree import flatten, is_plain
@@ -161,7 +161,13 @@ def modes(subjects: Subjects) -> Leaves:
     names = subjects.names()
     yield Item("structure", "ties"), json.dumps({name: list(more) for name, more in names.aliases.items()})
     yield Item("structure", "eval"), json.dumps([name for name, one in names.modules.items() if not one.training])
-    yield Item("structure", "flags"), json.dumps(flags())
+    yield Item("structure", "flags"), json.dumps({**flags(), "compiled_modules": _compiled(subjects.model())})
+
+
+def _compiled(model: Any) -> int:
+    """How many modules of a run are compiled; names leave that wrapper out."""
+    roots = list(model.values()) if isinstance(model, Mapping) else [model]
+    return compiled_modules(module for root in roots if isinstance(root, torch.nn.Module) for module in root.modules())
 
 
 def was_skipped(optimizer: Any) -> bool:

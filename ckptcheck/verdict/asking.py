@@ -9,6 +9,9 @@ from typing import Final
 from ckptcheck.config import CONTRACTS
 from ckptcheck.errors import UsageError
 
+AUTO: Final = "auto"
+"""In place of a step to resume after: pick such steps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -45,6 +48,8 @@ class Question:
     ignore: tuple[str, ...] = ()
     require: tuple[str, ...] = ()
     """Codes by prefix that must be judged."""
+    bisect: bool = False
+    """Whether the cause of a divergence is to be proved by further runs."""
 
 
 def check_policy(policy: str, rtol: float, atol: float) -> Policy:
@@ -57,6 +62,16 @@ def check_policy(policy: str, rtol: float, atol: float) -> Policy:
     return Policy(policy == "state-exact", rtol, atol)
 
 
+def check_bisect(commands: bool, policy: Policy, devices: tuple[str, str | None]) -> None:
+    """UsageError where a bisection was asked for of what it cannot be made on."""
+    if commands:
+        raise UsageError("--bisect is for a target: it puts back parts of live objects, which a target declares")
+    if policy.tolerant:
+        raise UsageError("--bisect and --rtol/--atol exclude each other: what heals a run is told to the bit")
+    if devices[1] is not None and devices[0] != devices[1]:
+        raise UsageError("--bisect and --resume-device exclude each other: two devices never agree to the bit")
+
+
 def check_freeze(freeze: Mapping[str, str]) -> dict[str, str]:
     """Contracts by glob. UsageError for an unknown contract."""
     for pattern, contract in freeze.items():
@@ -65,11 +80,26 @@ def check_freeze(freeze: Mapping[str, str]) -> dict[str, str]:
     return dict(freeze)
 
 
-def check_points(steps: int, resume_at: Iterable[int]) -> tuple[int, ...]:
-    """The resume points ascending, half of the steps where none is given. UsageError for points outside 1..N-1."""
+def picks(resume_at: Iterable[int | str]) -> bool:
+    """Whether points are to be picked. UsageError for a text that is not `AUTO`."""
+    told = [one for one in resume_at if isinstance(one, str)]
+    for one in told:
+        if one != AUTO:
+            raise UsageError(f"--resume-at {one!r} is no step: give a number, or {AUTO}")
+    return bool(told)
+
+
+def check_points(steps: int, resume_at: Iterable[int | str]) -> tuple[int, ...]:
+    """The resume points given, ascending; half of the steps where there are none, and none to be picked.
+
+    UsageError for points outside 1..N-1.
+    """
     if steps < 2:
         raise UsageError(f"--steps {steps} leaves no step to resume into: use at least 2")
-    points = tuple(sorted(set(resume_at))) or (steps // 2,)
+    asked = tuple(resume_at)
+    points = tuple(sorted({one for one in asked if isinstance(one, int)}))
+    if not points and not picks(asked):
+        points = (steps // 2,)
     outside = [point for point in points if not 1 <= point < steps]
     if outside:
         raise UsageError(
@@ -84,7 +114,7 @@ class Target:
 
     target: str | None = None
     steps: int | None = None
-    resume_at: tuple[int, ...] = ()
+    resume_at: tuple[int | str, ...] = ()
     device: str = "cpu"
     resume_device: str | None = None
     seed: int = 0
@@ -104,7 +134,7 @@ class Commands:
     run: str | None = None
     resume: str | None = None
     steps: int | None = None
-    resume_at: tuple[int, ...] = ()
+    resume_at: tuple[int | str, ...] = ()
     interrupt: str | None = None
     folder: Path | str | None = None
     share: tuple[str, ...] = ()
@@ -159,8 +189,8 @@ def _check_steps(asked: Commands) -> None:
         raise UsageError(f"--every {asked.every} records no step: use a number from 1 up")
     if asked.steps is not None and asked.steps < 2:
         raise UsageError(f"--steps {asked.steps} leaves no step to resume into: use at least 2")
-    step = asked.resume_at[0] if asked.resume_at else None
-    if step is not None and (step < 1 or (asked.steps is not None and step >= asked.steps)):
+    step = asked.resume_at[0] if asked.resume_at and not picks(asked.resume_at) else None
+    if isinstance(step, int) and (step < 1 or (asked.steps is not None and step >= asked.steps)):
         least_most = f"1..{asked.steps - 1}" if asked.steps is not None else "1 and up"
         raise UsageError(f"--resume-at {step} is outside {least_most}: resume after one of these steps")
 

@@ -1,13 +1,17 @@
 """Cases for the rules, from the traces of an experiment."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from ckptcheck.comparison.bindings import bindings
 from ckptcheck.comparison.freezing import Breach, breaches
 from ckptcheck.comparison.origins import Origins
+from ckptcheck.comparison.rounding_gradients import rounding_gradients
 from ckptcheck.comparison.states import compare_states
 from ckptcheck.comparison.traces import Difference, TraceDiff, compare_traces
+from ckptcheck.experiment.floor import Floor, FloorPass
 from ckptcheck.experiment.noise import NUMERIC, SETTINGS, Noise, touched_by_save
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed
 from ckptcheck.experiment.second_pass import SecondPass
@@ -16,6 +20,10 @@ from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import BUILT, LOAD, SAVED, Item
 from ckptcheck.trace.states import replaced_by_load, state_at
 from ckptcheck.verdict.asking import Policy
+from ckptcheck.verdict.divergence import curve_of
+
+REPEAT: Final = re.compile(r"repeat(-\d+)?")
+"""The names of repeats; runs that are made once more to measure have others."""
 
 
 def case_of(
@@ -31,15 +39,22 @@ def case_of(
         return Case(run.name, run.step, raised=raised, raised_step=_raised_step(run)), ""
     saved = experiment.traces[run.source]
     load = compare_states(state_at(saved, run.step, SAVED), state_at(right, run.step, LOAD))
-    whole = compare_traces(left, right, first=run.step + 1, every=policy.tolerant)
-    trajectory = judged_part(whole, noise, policy, experiment.settings.devices)
+    numerics = policy.state_exact and noise.only_numeric and not across(experiment.settings.devices)
+    whole = compare_traces(left, right, first=run.step + 1, every=policy.tolerant or numerics)
+    rounding = rounding_gradients((left, right), run.step) if whole.first is not None else frozenset()
+    floor = _measured_floor(experiment, run, rounding) if numerics and measure and _numeric(whole) else None
+    trajectory = judged_part(whole, noise, policy, experiment.settings.devices, floor)
     measured: Measured = {}
     missing = ""
+    curve = None
     if measure and (trajectory.first is not None or raised is not None):
         second = SecondPass(experiment, run, rtol=policy.rtol, atol=policy.atol)
-        measured, missing = second.measure(load, trajectory)
+        curve = curve_of(experiment, left, right, whole)
+        measured, missing = second.measure(load, trajectory, curve)
         if policy.tolerant:
             trajectory = within_tolerance(trajectory, second.within, policy)
+    if floor is not None:
+        measured = {**floor.differences, **measured}
     case = Case(
         run=run.name,
         step=run.step,
@@ -49,6 +64,9 @@ def case_of(
         trajectory=trajectory,
         origins=Origins(left),
         measured=measured,
+        curve=curve,
+        floor=floor,
+        rounding=tuple(sorted(rounding & {one.item.name for one in trajectory.differences})),
         replaced=replaced_by_load(right, run.step),
         raised=raised,
         raised_step=_raised_step(run),
@@ -62,9 +80,21 @@ def _raised_step(run: Resumed) -> int | None:
     return run.outcome.step if run.outcome.status != "ended" and run.outcome.phase in ("step", "save") else None
 
 
-def judged_part(diff: TraceDiff, noise: Noise, policy: Policy, devices: tuple[str, str]) -> TraceDiff:
+def _numeric(diff: TraceDiff) -> bool:
+    return any(one.stage in NUMERIC for one in diff.differences)
+
+
+def _measured_floor(experiment: Experiment, run: Resumed, rounding: frozenset[str]) -> Floor:
+    """The floor of one resumed run, measured against all repeats that have been made."""
+    repeats = [name for name in experiment.traces if REPEAT.fullmatch(name)]
+    return replace(FloorPass(experiment, run, repeats).measure(), rounding=rounding)
+
+
+def judged_part(
+    diff: TraceDiff, noise: Noise, policy: Policy, devices: tuple[str, str], floor: Floor | None = None
+) -> TraceDiff:
     """What of a trajectory can be judged: within the noise floor, and across devices the exact stages only."""
-    judged = noise.strip(diff, policy.state_exact and noise.only_numeric)
+    judged = noise.strip(diff, policy.state_exact and noise.only_numeric, floor.beyond if floor is not None else None)
     if across(devices) and not policy.tolerant:
         # Neither kernels nor generators of two devices agree; what is loaded, and the settings, must.
         return replace(judged, differences=tuple(one for one in judged.differences if one.stage in SETTINGS))

@@ -1,10 +1,15 @@
-"""Whether the rules that were demanded could judge."""
+"""Whether the rules that were demanded could judge: of a check, of a resume experiment."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
+from ckptcheck.errors import UsageError
 from ckptcheck.finding import NotJudged
 from ckptcheck.rules.stored.stored import Purpose
 from ckptcheck.verdict.check_question import CheckQuestion
+
+ONLY_OF_COMMANDS: Final = frozenset({"CK615"})
+"""Rules of an experiment that a target gives no occasion for."""
 
 
 def not_in_question(question: CheckQuestion, purpose: Purpose | None, *, of_run: bool = False) -> list[NotJudged]:
@@ -50,6 +55,30 @@ def demanded(
         one for one in not_judged
         if require and one.code.startswith(tuple(require)) and (one not in beside or one.code in require)
     ]  # fmt: skip
+
+
+def check_demands(
+    require: Sequence[str], select: Sequence[str], ignore: Sequence[str], *, of_commands: bool
+) -> None:
+    """UsageError for a demand that no experiment can meet, before any run is made.
+
+    A whole code must be one that is judged of a target, or of commands, and must not be left out; of a prefix one code
+    at least.
+    """
+    from ckptcheck.rules.runs.table import RUN_RULES
+
+    codes = {one.code for one in RUN_RULES} - (set() if of_commands else ONLY_OF_COMMANDS)
+    for one in require:
+        meant = {code for code in codes if code.startswith(one)}
+        if not meant:
+            is_theirs = one in ONLY_OF_COMMANDS
+            why = "it is judged of --run and --resume" if is_theirs else "`explain` tells what judges it"
+            raise UsageError(f"--require {one}: verify judges no such rule here; {why}")
+        chosen = {code for code in meant if code.startswith(tuple(select))}
+        if not chosen:
+            raise UsageError(f"--require {one}: --select {','.join(select)} leaves it out: take one of them back")
+        if ignore and all(code.startswith(tuple(ignore)) for code in chosen):
+            raise UsageError(f"--require {one}: --ignore {','.join(ignore)} leaves it out: take one of them back")
 
 
 def _codes(*purposes: Purpose) -> set[str]:

@@ -1,4 +1,4 @@
-"""What a result of verify holds beside its findings: the runs, the divergence step by step, what was crossed."""
+"""What a result of verify holds beside its findings: the runs, and the divergence step by step."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -11,8 +11,7 @@ from ckptcheck.finding import Json
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.state.stages import LOAD
 from ckptcheck.state.training_state import Entry
-from ckptcheck.trace.file import Trace
-from ckptcheck.trace.items import NONE, SAVED, STEP, Item, Sample
+from ckptcheck.trace.items import Item, Sample
 
 MAX_ROWS = 10_000
 """Rows of a trajectory that a result holds; the first in time are kept, and the result says how many there were."""
@@ -118,43 +117,3 @@ def _numbers(difference: TensorDifference | None) -> dict[str, Json]:
         return dict.fromkeys(NUMBERS)
     values: Mapping[str, Any] = asdict(difference)
     return {name: list(value) if isinstance(value := values[name], tuple) else value for name in NUMBERS}
-
-
-def crossed(reference: Trace, resume_at: tuple[int, ...], steps: int, chained: bool) -> dict[str, Json]:
-    """The situations that the compared steps covered, and those that they did not."""
-    first = resume_at[0] + 1
-    span = [reference.samples(step, STEP) for step in range(first, steps + 1)]
-    facts = {
-        "a resume in a fresh process": True,
-        "a second resume in a row": chained,
-        "a second save": len(resume_at) > 1,
-        "a resume in the middle of an accumulation window": any(_mid_window(reference, step) for step in resume_at),
-        "a step without an update": any(_without_update(samples) for samples in span),
-        "a change of the learning rate": _changes(span, lambda item: item.kind == "hyper" and item.key == "lr"),
-        "a change of the trainable set": _changes(span, lambda item: item == Item("structure", "frozen")),
-        "the end of an epoch": _changes(span, lambda item: item.kind == "data" and "epoch" in item.name),
-    }
-    return {
-        "covered": [name for name, seen in facts.items() if seen],
-        "not_covered": [name for name, seen in facts.items() if not seen],
-    }
-
-
-def _mid_window(trace: Trace, step: int) -> bool:
-    """Whether gradients were held over a step that made no update."""
-    held = any(item.kind == "grad" and one.presence != NONE for item, one in trace.samples(step, SAVED).items())
-    return held and _without_update(trace.samples(step, STEP))
-
-
-def _without_update(samples: Mapping[Item, Any]) -> bool:
-    updates = [sample.value for item, sample in samples.items() if item.kind == "updates"]
-    return bool(updates) and not any(updates)
-
-
-def _changes(span: list[dict[Item, Any]], concerns: Any) -> bool:
-    seen: dict[Item, Any] = {}
-    for samples in span:
-        for item, sample in samples.items():
-            if concerns(item) and seen.setdefault(item, sample.digest) != sample.digest:
-                return True
-    return False

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from ckptcheck.comparison.states import StateDiff
-from ckptcheck.experiment.noise import Noise
+from ckptcheck.experiment.noise import FLOOR_FACTOR, NUMERIC, Noise
 from ckptcheck.finding import Cause, Compared, Finding, Json, NotJudged, Place, Result, Verdict
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.judge import Judgement
 from ckptcheck.rules.runs.table import ROOTS
+from ckptcheck.rules.words import names
 from ckptcheck.state.stages import LOAD, STAGE_ORDER
 from ckptcheck.verdict.asking import Question
+from ckptcheck.verdict.demanded import demanded
 
 AFTER_A_SAVE: Final = frozenset({"CK205", "CK603", "CK613"})
 """Codes of a load that merely follow where saving perturbed the run."""
@@ -55,8 +57,9 @@ class Summary:
         loads = all(case.load is not None for case in self.cases)
         if verdict is Verdict.PASS and not (compared.steps and compared.parameters and loads):
             verdict = Verdict.INCONCLUSIVE
-        not_judged, required = self._not_judged(compared), self.question.require
-        if verdict is Verdict.PASS and required and any(one.code.startswith(required) for one in not_judged):
+        not_judged = self._not_judged(compared)
+        missed = demanded(not_judged, self.question.require)
+        if missed and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE):
             verdict = Verdict.FAIL
         return Result(
             command="verify",
@@ -67,11 +70,12 @@ class Summary:
             findings=findings,
             not_judged=not_judged,
             environment=environment,
-            parts=parts,
+            parts={**parts, **({"required": list(dict.fromkeys(one.code for one in missed))} if missed else {})},
         )
 
     def _is_noisy(self, noise: Noise) -> bool:
-        return noise.first is not None and not (self.question.policy.state_exact and noise.only_numeric)
+        within_floor = self.question.policy.state_exact and noise.only_numeric and not noise.chance
+        return noise.first is not None and not within_floor
 
     def _not_judged(self, compared: Compared) -> tuple[NotJudged, ...]:
         open_codes: dict[str, NotJudged] = {}
@@ -93,8 +97,7 @@ class Summary:
         notes = []
         for noise in self.noises:
             if noise.first is not None:
-                where = f"step {noise.first.step}, stage {noise.first.stage}"
-                notes.append(("CK607", f"equal runs differ from {where} on: not judged bitwise"))
+                notes += self._beyond(noise)
                 continue
             noisy = sorted({(item.kind, item.name) for item in noise.floor})
             told = {
@@ -102,6 +105,29 @@ class Summary:
                 "extra": ("CK601", "it is not a part of the training"),
             }
             notes += [(told[kind][0], f"{name} differs between equal runs: {told[kind][1]}") for kind, name in noisy]
+        return notes
+
+    def _beyond(self, noise: Noise) -> list[tuple[str, str]]:
+        """What was not judged bitwise, and how great the floor was that it was held against."""
+        assert noise.first is not None
+        where = f"step {noise.first.step}, stage {noise.first.stage}"
+        if noise.chance:
+            return [("CK607", f"{noise.chance}: what follows {where} was not judged")]
+        said = f"equal runs differ from {where} on: not judged bitwise"
+        if not self.question.policy.state_exact or not noise.only_numeric:
+            return [("CK607", said)]
+        floors = [case.floor for case in self.cases if case.floor is not None]
+        stages = sorted({item.stage for item in noise.floor if item.stage in NUMERIC}, key=STAGE_ORDER.__getitem__)
+        said += f"; {', '.join(stages)} within {FLOOR_FACTOR:g} times the floor, the distance that equal runs have"
+        gaps = {key: gap for floor in floors for key, gap in floor.equal.items() if key[1].name not in floor.rounding}
+        if gaps:
+            (step, item), gap = max(gaps.items(), key=lambda pair: pair[1].rel_l2)
+            name = item.name or item.key or item.kind
+            said += f"; at most {gap.rel_l2:.3g} relative L2, {gap.max_abs:.3g} absolute, in {name} at step {step}"
+        notes = [("CK607", said)]
+        if rounding := sorted({name for floor in floors for name in floor.rounding}):
+            notes.append(("CK606", f"the true gradient of {names(rounding)} is zero and what is there is rounding "
+                                   "noise: distance there says nothing, and was not judged"))  # fmt: skip
         return notes
 
 

@@ -4,21 +4,32 @@ from dataclasses import dataclass
 
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.errors import TargetError
-from ckptcheck.experiment.noise import Noise, assess
+from ckptcheck.experiment.noise import Noise
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed, Settings, failed
 from ckptcheck.finding import Compared, Json, Result
 from ckptcheck.progress import Progress
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.judge import judge
-from ckptcheck.trace.file import Trace
-from ckptcheck.verdict.asking import Policy, Question
+from ckptcheck.verdict.asking import Question
+from ckptcheck.verdict.bisection import bisected
 from ckptcheck.verdict.cases import (
     breach_cases,
     case_of,
-    needs_repeat,
     saving_of,
 )
-from ckptcheck.verdict.parts import crossed, first_magnitudes, run_rows, trajectory_rows
+from ckptcheck.verdict.course import course_of
+from ckptcheck.verdict.crossed import crossed
+from ckptcheck.verdict.divergence import divergence
+from ckptcheck.verdict.equal_runs import (
+    confirmed,
+    floor_of_target,
+    noise_part,
+    repeat_names,
+    with_chance,
+    with_what_is_noisy,
+)
+from ckptcheck.verdict.parts import first_magnitudes, run_rows, trajectory_rows
+from ckptcheck.verdict.scouting import picked_points
 from ckptcheck.verdict.summary import Summary
 
 
@@ -28,30 +39,44 @@ def verification(settings: Settings, question: Question, progress: Progress | No
     Raises TargetError and RunFailedError where the reference cannot be made: exit code 2, not a verdict.
     """
     with Experiment(settings, progress) as experiment:
-        repeats = 0 if question.quick else question.repeats
-        experiment.run_whole([REFERENCE, *_repeat_names(0, repeats)])
+        repeats = _make_whole(experiment, 0 if question.quick else question.repeats)
         resumed = _resume(experiment)
-        noise = _noise(experiment, repeats, resumed)
+        noise = floor_of_target(experiment, repeats, resumed)
         cases, missing = [], []
         for run in resumed:
             case, why = case_of(experiment, run, noise, question.policy)
+            case = confirmed(experiment, run, case, judge(case).cause, noise)
             cases.append(case)
             missing.append(why)
             if run.outcome.status in ("died", "hung") and _nothing_explains(case):
                 raise failed(run.outcome)
-        made = _Made(experiment, question, noise, resumed, cases, missing)
+        made = _Made(experiment, question, with_chance(noise, cases), resumed, cases, missing)
         made.refuse_idle_contracts()
-        return made.result()
+        result = made.result()
+        return bisected(experiment, made.noise, resumed, cases, result) if question.bisect else result
+
+
+def _make_whole(experiment: Experiment, repeats: int) -> int:
+    """Make the reference and its repeats; how many of these there are.
+
+    Where points are to be picked, a repeat comes first and shows where: one is then made whatever was asked for, as it
+    serves as a repeat as well.
+    """
+    if not experiment.settings.scouts:
+        experiment.run_whole([REFERENCE, *repeat_names(0, repeats)])
+        return repeats
+    (scout,) = repeat_names(0, 1)
+    experiment.run_whole([scout])
+    picked = picked_points(course_of(experiment.traces[scout]))
+    experiment.save_after(sorted({*experiment.settings.resume_at, *picked}))
+    experiment.run_whole([REFERENCE, *repeat_names(1, repeats - 1)])
+    return max(1, repeats)
 
 
 def _nothing_explains(case: Case) -> bool:
     """Whether what was loaded is no reason for the end of a run that a signal or the time limit ended."""
     cause = judge(case).cause
     return cause is None or cause.code == "CK610"
-
-
-def _repeat_names(done: int, more: int) -> list[str]:
-    return ["repeat" if place == 0 else f"repeat-{place + 1}" for place in range(done, done + more)]
 
 
 def _resume(experiment: Experiment) -> list[Resumed]:
@@ -61,28 +86,6 @@ def _resume(experiment: Experiment) -> list[Resumed]:
     if len(points) > 1 and resumed[0].outcome.status == "ended":
         resumed += experiment.resume([(resumed[0].name, points[1])])
     return resumed
-
-
-def _noise(experiment: Experiment, repeats: int, resumed: list[Resumed]) -> Noise:
-    """Hold equal runs against each other; more of them where something differs and only they can tell why."""
-    if not repeats and (needs_repeat(experiment) or _anything_differs(experiment, resumed)):
-        experiment.run_whole(_repeat_names(0, 1))
-        repeats = 1
-    noise = assess(experiment.traces[REFERENCE], _repeats(experiment, repeats))
-    if repeats == 1 and noise.floor:
-        experiment.run_whole(_repeat_names(1, 1))
-        noise = assess(experiment.traces[REFERENCE], _repeats(experiment, 2))
-    return noise
-
-
-def _repeats(experiment: Experiment, count: int) -> list[Trace]:
-    return [experiment.traces[name] for name in _repeat_names(0, count)]
-
-
-def _anything_differs(experiment: Experiment, resumed: list[Resumed]) -> bool:
-    quiet = Noise({}, None, {}, None, repeated=False)
-    cases = [case_of(experiment, run, quiet, Policy(), measure=False)[0] for run in resumed]
-    return any(not case.goes_on_exactly for case in cases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,11 @@ class _Made:
 
     def _all_cases(self) -> list[Case]:
         saving = saving_of(self.experiment, self.noise)
-        whole = Case(REFERENCE, 0, saving=saving, noise=self.noise.first, trajectory=_nothing())
+        whole = with_what_is_noisy(
+            Case(REFERENCE, 0, saving=saving, noise=self.noise.first, chance=self.noise.chance, trajectory=_nothing()),
+            self.experiment,
+            self.noise,
+        )
         broken, _ = breach_cases(self.experiment, self.resumed, self._freeze())
         return [whole, *broken, *self.cases]
 
@@ -150,8 +157,10 @@ class _Made:
             "trajectory_left_out": sum(one.trajectory.left_out for one in self.cases if one.trajectory is not None),
             "magnitudes": [row for case, why in zip(self.cases, self.missing, strict=True)
                            for row in first_magnitudes(trajectory_rows(case, why))],
-            "crossed": crossed(self.experiment.traces[REFERENCE], settings.resume_at, settings.steps,
+            "divergence": [divergence(case) for case in self.cases if not case.goes_on_exactly],
+            "crossed": crossed(self.experiment.traces[REFERENCE], settings.resume_at,
                                any(one.source != REFERENCE for one in self.resumed)),
+            "noise": noise_part(self.noise, self.cases),
             "runs": run_rows(self.experiment.outcomes.values()),
         }  # fmt: skip
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from ckptcheck.finding import Result
 from ckptcheck.progress import Progress
-from ckptcheck.verdict.asking import Commands, Question, Target, asks_about_commands, check_points
+from ckptcheck.verdict.asking import Commands, Question, Target, asks_about_commands, check_bisect, check_points, picks
 
 STEPS: Final = 20
 """How many steps a target makes unless told."""
@@ -12,7 +12,14 @@ STEPS: Final = 20
 
 def verified(target: Target, commands: Commands, question: Question, progress: Progress | None) -> Result:
     """Make the experiment on a target or on commands, whichever is named. Raises as `verbs.verify`."""
-    if asks_about_commands(target, commands, question.freeze):
+    about_commands = asks_about_commands(target, commands, question.freeze)
+    if question.bisect:
+        check_bisect(about_commands, question.policy, (target.device, target.resume_device))
+    if question.require:
+        from ckptcheck.verdict.demanded import check_demands
+
+        check_demands(question.require, question.select, question.ignore, of_commands=about_commands)
+    if about_commands:
         from ckptcheck.verdict.scripts.asking import settings_of
         from ckptcheck.verdict.scripts.verification import verification as verification_of_commands
 
@@ -38,5 +45,6 @@ def verified(target: Target, commands: Commands, question: Question, progress: P
         target.deterministic,
         target.timeout_s,
         target.jobs,
+        scouts=picks(target.resume_at),
     )
     return verification(settings, question, progress)

@@ -1,6 +1,6 @@
 """What is asked of a resume experiment on commands, and what follows from it before anything is started."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -10,6 +10,7 @@ from ckptcheck.experiment.commands import machine
 from ckptcheck.experiment.commands.copies import Content, content_of
 from ckptcheck.experiment.commands.offline import check_pushes_nothing, offline
 from ckptcheck.experiment.commands.words import placeholders, split
+from ckptcheck.trace.file import Trace
 
 DIR: Final = "dir"
 CKPT: Final = "ckpt"
@@ -34,6 +35,8 @@ class CommandSettings:
         timeout_s: how long a run may make no progress.
         jobs: runs side by side; None for what suits the device.
         every, only, grads: as in `Orders`.
+        prefers: the steps that tell most when resumed after, from the trace of the uninterrupted run, the most telling
+            first; of those after which something was saved, the first one is chosen.
     """
 
     run: str
@@ -51,6 +54,11 @@ class CommandSettings:
     every: int = 1
     only: tuple[str, ...] = ()
     grads: bool = True
+    prefers: Callable[[Trace], Sequence[int]] | None = None
+
+    def preferred(self, traces: Sequence[Trace]) -> Sequence[int]:
+        """What is preferred after a run of these processes."""
+        return self.prefers(traces[0]) if self.prefers is not None and traces else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """After which steps a run saved, and which checkpoint there is to resume from."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -18,11 +18,13 @@ class Found:
     step: int | None
 
 
-def chosen_step(folder: Path, changes: Mapping[int, tuple[str, ...]], last: int) -> int:
-    """The step nearest to half of the steps after which a checkpoint was written, never the last one.
+def chosen_step(
+    folder: Path, changes: Mapping[int, tuple[str, ...]], last: int, preferred: Sequence[int] = ()
+) -> int:
+    """The first of the preferred steps after which a checkpoint was written; without one, the step nearest to half.
 
-    `changes` are the paths below `folder` that had changed after each step. What is gone again, a rotated checkpoint,
-    counts by its name. RunFailedError where there is none.
+    It is never the last one. `changes` are the paths below `folder` that had changed after each step. What is gone
+    again, a rotated checkpoint, counts by its name. RunFailedError where there is none.
     """
     steps = [step for step, paths in changes.items() if 0 < step < last and _saved(folder, paths)]
     if not steps:
@@ -30,7 +32,8 @@ def chosen_step(folder: Path, changes: Mapping[int, tuple[str, ...]], last: int)
             f"the reference run wrote no checkpoint before its last step ({last}): let it save halfway, "
             f"name its output folder as {{dir}} if it writes elsewhere, or give --resume-at"
         )
-    return min(steps, key=lambda step: (abs(step - last / 2), step))
+    nearest = min(steps, key=lambda step: (abs(step - last / 2), step))
+    return next((step for step in preferred if step in steps), nearest)
 
 
 def _saved(folder: Path, paths: tuple[str, ...]) -> bool:

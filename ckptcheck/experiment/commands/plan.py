@@ -82,8 +82,8 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         else:
             self._make_whole([REFERENCE])
             changes = self._runs[REFERENCE].meeting.changes()
-            last = self._recorded[REFERENCE].last_step
-            self._source, self._step = REPEAT, chosen_step(self._own(REFERENCE), changes, last)
+            last, wanted = self._recorded[REFERENCE].last_step, settings.preferred(self._recorded[REFERENCE].traces)
+            self._source, self._step = REPEAT, chosen_step(self._own(REFERENCE), changes, last, wanted)
             self._make_whole(names[1:] or [REPEAT])
         check_step(self.settings, self.resume_step, self._recorded[REFERENCE].last_step)
         return [self._recorded[one] for one in self._recorded if one not in (INTERRUPTED, RESUMED)]

@@ -4,19 +4,23 @@ Launchers take turns, so that the two cannot go in lockstep: what is to be measu
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from ckptcheck.comparison import curve as curves
+from ckptcheck.comparison.curve import Curve
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes, count_beyond
+from ckptcheck.comparison.trace_pairs import TracePair
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.errors import OutputError
 from ckptcheck.experiment.commands.plan import CommandExperiment
 from ckptcheck.experiment.commands.recorded import Recorded
 from ckptcheck.experiment.commands.wanted import Wanted
 from ckptcheck.experiment.laid import Laid, alike, measurable_at_load, measurable_in_steps
+from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, STEP, Item
 
@@ -38,7 +42,8 @@ SEVERAL: Final = "several processes have this rank, and only one can lay tensors
 class Apart:
     """What differs on one rank between the whole run and the one resumed after step `step`.
 
-    `step_bytes` is the size of all that a step samples.
+    `step_bytes` is the size of all that a step samples. `curve` takes what is measured of all that differs at a step;
+    `first` are the traces that differ, their steps counted alike.
     """
 
     rank: int
@@ -46,6 +51,8 @@ class Apart:
     load: StateDiff | None
     trajectory: TraceDiff | None
     step_bytes: int
+    curve: Curve | None = None
+    first: tuple[Trace, Trace] | None = None
 
     @property
     def at_load(self) -> frozenset[Item]:
@@ -55,11 +62,27 @@ class Apart:
     @property
     def in_steps(self) -> dict[int, frozenset[Item]]:
         """What to measure of the steps."""
+        wanted = {step: set(items) for step, items in measurable_in_steps(self.trajectory).items()}
+        for step in self.curve.spread.steps if self.curve is not None else ():
+            wanted.setdefault(step, set()).update(self.curve.wanted_at(step) if self.curve is not None else ())
         return {
             step: kept
-            for step, items in measurable_in_steps(self.trajectory).items()
+            for step, items in wanted.items()
             if (kept := frozenset(one for one in items if one.kind != "rng"))
         }
+
+    @property
+    def specs(self) -> dict[Item, TensorSpec]:
+        """The spec of what is measured of the steps."""
+        specs = dict(zip(self.curve.spread.items, self.curve.spread.specs, strict=True)) if self.curve else {}
+        differences = self.trajectory.differences if self.trajectory is not None else ()
+        return specs | {one.item: one.left.spec for one in differences if one.left and one.left.spec}
+
+    def not_measured(self, why: int, steps: Iterable[int] | None = None) -> None:
+        """Have the curve say why it holds nothing of these steps, or of any."""
+        if self.curve is not None:
+            for step in self.curve.spread.steps if steps is None else steps:
+                self.curve.drop_step(step, why)
 
     def digests(self) -> dict[tuple[int, Item], _Digests]:
         """What both sides held in the first pass, by (step, item)."""
@@ -113,7 +136,11 @@ def measured_ranks(
         return [Measure() for _ in ranks], []
     steps = _affordable(ranks, experiment.free_bytes)
     if steps is None:
+        for one in ranks:
+            one.not_measured(curves.NO_ROOM)
         return [Measure(otherwise=NO_ROOM) for _ in ranks], []
+    for one in ranks:
+        one.not_measured(curves.TOO_MUCH, set(one.curve.spread.steps) - steps if one.curve is not None else ())
     try:
         runs = experiment.again(*_wanted(ranks, steps))
     except OutputError as error:
@@ -132,8 +159,7 @@ def _affordable(ranks: Sequence[Apart], free_bytes: int) -> frozenset[int] | Non
     """
     sizes: dict[int, int] = {}
     for one in ranks:
-        specs = {other.item: other.left.spec for other in one.trajectory.differences
-                 if other.left is not None} if one.trajectory is not None else {}  # fmt: skip
+        specs = one.specs
         for step, items in one.in_steps.items():
             sizes[step] = sizes.get(step, 0) + sum(spec.nbytes for item in items if (spec := specs.get(item)))
     loaded = sum(_load_bytes(one) for one in ranks)
@@ -194,8 +220,25 @@ def _of_rank(
                 _Side(Laid(experiment.laid_out(run, apart.rank), *place), one[0], *place)
                 for run, one, place in zip(runs, traces, places, strict=True)
             ]
-            _measure_moment(measure, step, pair, held, tolerance)
+            curve = apart.curve if step > apart.step else None
+            _measure_moment(step, pair, _Into(measure, curve, held, tolerance))
+    _check_curve(apart, (traces[0][0], traces[1][0]), steps)
     return measure
+
+
+def _check_curve(apart: Apart, new: tuple[Trace, Trace], steps: Iterable[int]) -> None:
+    """Keep of the curve what both new runs held as the first ones did."""
+    if apart.curve is None or apart.first is None:
+        return
+    for first, again, shift in zip(apart.first, new, (0, apart.step), strict=True):
+        with closing(again.shifted(shift)) as trace:
+            pair = TracePair(first, trace)
+            for step in steps:
+                if (step, STEP) not in trace.moments:
+                    apart.curve.drop_step(step)
+                else:
+                    for number in pair.parted(step).numbers.tolist():
+                        apart.curve.drop(step, pair.items[number])
 
 
 class _Side(NamedTuple):
@@ -207,24 +250,40 @@ class _Side(NamedTuple):
     moment: str
 
 
-def _measure_moment(
-    measure: Measure, step: int, sides: list[_Side], held: Mapping[tuple[int, Item], _Digests],
-    tolerance: Mapping[str, float] | None,
-) -> None:  # fmt: skip
+class _Into(NamedTuple):
+    """Where numbers go, what the runs held in the first pass, and the tolerance, None for none."""
+
+    measure: Measure
+    curve: Curve | None
+    held: Mapping[tuple[int, Item], _Digests]
+    tolerance: Mapping[str, float] | None
+
+
+def _measure_moment(step: int, sides: list[_Side], into: _Into) -> None:
     """Measure what both sides have laid out of a moment, where they held it in the first pass too; then remove it."""
     for item in sides[0].laid.places.keys() & sides[1].laid.places.keys():
         specs = [one.laid.spec(item) for one in sides]
-        if (step, item) not in held or not alike(*specs):
+        curved = into.curve is not None and into.curve.wants(step, item)
+        if not (curved or (step, item) in into.held) or not alike(*specs):
             continue
         views = [one.laid.fetch(item) for one in sides]
-        digests = tuple(one.trace.digest(one.step, one.moment, item) for one in sides)
-        if tolerance and not count_beyond(views[0], views[1], specs[0], specs[1], **tolerance):
-            measure.within.add((step, item))
-        if digests == held[step, item] and None not in digests:
-            measure.measured[step, item] = compare_bytes(views[0], views[1], specs[0], specs[1])
-        else:
-            measure.reasons[step, item] = UNREPEATED
+        difference = compare_bytes(views[0], views[1], specs[0], specs[1])
+        if into.curve is not None:
+            into.curve.put(step, item, difference)
+        if (step, item) in into.held:
+            if into.tolerance and not count_beyond(views[0], views[1], specs[0], specs[1], **into.tolerance):
+                into.measure.within.add((step, item))
+            _note(into, (step, item), difference, sides)
         for view in views:
             view.release()
     for one in sides:
         one.laid.remove()
+
+
+def _note(into: _Into, at: tuple[int, Item], difference: TensorDifference, sides: list[_Side]) -> None:
+    """Keep what is as it was in the first pass."""
+    digests = tuple(one.trace.digest(one.step, one.moment, at[1]) for one in sides)
+    if digests == into.held[at] and None not in digests:
+        into.measure.measured[at] = difference
+    else:
+        into.measure.reasons[at] = UNREPEATED

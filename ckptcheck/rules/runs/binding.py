@@ -159,7 +159,7 @@ def hyperparameter_changed(case: Case) -> Iterator[Evidence]:
     Why: the run goes on with another rate, decay or momentum; which side wins depends on the order of loading.
     Example: `group["lr"] = args.lr` after `load_state_dict`, or a constructor value that the file overrides.
     Fix: load the optimizer last, or change the value on purpose on both sides.
-    Limits: implementation flags (foreach, fused) count only where what follows differs.
+    Limits: implementation flags (foreach, fused) are CK614.
     """
     differing = [one for one in case.loaded("hyper") if matters(case, one)]
     if differing:
@@ -192,7 +192,7 @@ def _hyper_evidence(case: Case, differing: list[EntryDifference]) -> Evidence:
 def matters(case: Case, one: EntryDifference) -> bool:
     """Whether a differing hyperparameter lasts, has an effect, and is not explained by a wrong schedule."""
     if one.key in FLAGS:
-        return case.reaches("loss")
+        return False
     explained = of_other_step(case, one) or (_is_rate(one.key) and schedule_is_wrong(case))
     return case.persists("hyper") and not explained
 

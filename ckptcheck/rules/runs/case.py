@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ckptcheck.comparison.bindings import Binding
+from ckptcheck.comparison.curve import Curve
 from ckptcheck.comparison.freezing import Breach
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.states import EntryDifference, StateDiff
 from ckptcheck.comparison.tensor_difference import TensorDifference
 from ckptcheck.comparison.traces import Difference, TraceDiff
+from ckptcheck.experiment.floor import Floor
 from ckptcheck.finding import Json
 from ckptcheck.rules.runs.course import Course, Interruption
 from ckptcheck.state.stages import STAGE_ORDER
@@ -55,6 +57,8 @@ class Case:
     trajectory: TraceDiff | None = None
     origins: Origins | None = None
     measured: Measured = field(default_factory=dict)
+    curve: Curve | None = None
+    """How far all parameters, state tensors, gradients and buffers are apart at the steps; for the report alone."""
     replaced: frozenset[str] = frozenset()
     raised: str | None = None
     last_lines: tuple[str, ...] = ()
@@ -68,6 +72,16 @@ class Case:
     saving: tuple[Saving, ...] | None = None
     noise: Difference | None = None
     """The first difference between two equal runs that no seed explains."""
+    noisy_generators: tuple[str, ...] = ()
+    """The generators that differ between equal runs, and are drawn from."""
+    operations: tuple[str, ...] = ()
+    """The operations of the run that torch has no deterministic implementation of."""
+    chance: str = ""
+    """Where it was seen that `noise` is chance, in words, if not in equal runs."""
+    floor: Floor | None = None
+    """How far equal runs part, where numeric differences were held against that."""
+    rounding: tuple[str, ...] = ()
+    """The parameters whose gradient is rounding noise in both runs."""
     whole: bool = True
     """Whether all that follows the load could be judged; noise and another device hide what a load breaks."""
     seeded: bool = True

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ckptcheck.finding import Cause, Finding, NotJudged, Place, Severity
-from ckptcheck.rules.rule import chosen
+from ckptcheck.rules.rule import Rule, chosen
 from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.environment import explains, with_rounding, without_numbers
 from ckptcheck.rules.runs.legal import differences_without_effect
 from ckptcheck.rules.runs.origin import left_alone
 from ckptcheck.rules.runs.table import CAUSES, ROOTS, RUN_RULES
@@ -37,8 +38,19 @@ class Judgement:
 
 
 def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = ()) -> Judgement:
-    """Run every selected rule. Codes are selected and ignored by prefix; an ignored code is never a cause."""
+    """Run every selected rule. Codes are selected and ignored by prefix; an ignored code is never a cause.
+
+    Where another environment explains what kernels compute, the cause is what differs beside that, if anything does.
+    """
     rules = chosen(RUN_RULES, select, ignore)
+    if explains(case):
+        beside = _judge(without_numbers(case), rules)
+        if beside.cause is not None and beside.cause.code not in ("CK614", "CK610"):
+            return beside
+    return _judge(case, rules)
+
+
+def _judge(case: Case, rules: list[Rule[Case]]) -> Judgement:
     findings: list[Finding] = []
     not_judged: list[NotJudged] = []
     for one in rules:
@@ -59,6 +71,7 @@ def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = (
     if cause is not None and cause.where.stage == LOAD:
         findings = [one for one in findings if _stands_beside_a_load(one)]
     findings.sort(key=lambda one: (one is not cause, _rank(one)))
+    findings = [with_rounding(case, one) for one in findings]
     named = Cause(cause.code, _confidence(case, cause)) if cause is not None else None
     return Judgement(tuple(findings), tuple(not_judged), named, cause.where if cause else _first_place(case))
 
@@ -66,6 +79,8 @@ def judge(case: Case, select: Iterable[str] = ("CK",), ignore: Iterable[str] = (
 def _cause(case: Case, findings: list[Finding]) -> Finding | None:
     """The first in time; at the same time the most specific; what needs no resume before what does."""
     candidates = [one for one in findings if one.code in CAUSES and not one.evidence.get("without_effect")]
+    if not explains(case):
+        candidates = [one for one in candidates if one.code != "CK614"]
     seen = case.trajectory is not None or case.raised is not None or case.lost_steps
     if case.goes_on_exactly or not seen:
         candidates = [one for one in candidates if one.code in ROOTS]
@@ -98,6 +113,8 @@ def _stands_beside_a_load(one: Finding) -> bool:
 def _confidence(case: Case, cause: Finding) -> str:
     if cause.code == "CK610":
         return "unknown"
+    if cause.code == "CK614":
+        return "likely"
     if cause.code == "CK603" and case.commands and not left_alone(case):
         return "likely"  # it may have been restored, and drawn from before the first step
     counted = cause.code in COUNTED and cause.where.stage is None

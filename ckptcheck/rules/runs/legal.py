@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
+from ckptcheck.comparison.traces import FLAGS
 from ckptcheck.finding import Finding, Place, Severity
 from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.environment import environment_changes
 from ckptcheck.rules.runs.table import RUN_RULES
 from ckptcheck.rules.words import at_load, count, differ, generators, kept, modules, names
 
@@ -47,9 +49,16 @@ def differences_without_effect(case: Case) -> Iterator[Finding]:
     for one in case.load.entries:
         if one.section == "rng" and one.name in case.idle_generators:
             continue
+        if one.section == "hyper" and one.key in FLAGS:
+            continue
         sections.setdefault(one.section, []).append(f"{one.name}.{one.key}".strip("."))
     for section, found in sections.items():
         yield _warning(CODE_OF_SECTION[section], case, _said(case, section, found), found)
+    changed = environment_changes(case)
+    if changed:
+        spelled = [f"{name} was {was}, is {now}" for name, (was, now) in changed.items()]
+        said = f"the environment changed: {names(spelled)}"
+        yield _warning("CK614", case, said, [*changed])
     reordered = [
         str(place) for place, _, _, match in case.load.optimizers if match.same_members and not match.same_order
     ]

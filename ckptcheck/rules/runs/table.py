@@ -3,7 +3,17 @@
 from typing import Final
 
 from ckptcheck.rules.rule import Rule
-from ckptcheck.rules.runs import binding, completeness, fidelity, frozen, numbers, resume, steps, trajectory
+from ckptcheck.rules.runs import (
+    binding,
+    completeness,
+    environment,
+    fidelity,
+    frozen,
+    numbers,
+    resume,
+    steps,
+    trajectory,
+)
 from ckptcheck.rules.runs.case import Case
 
 RUN_RULES: Final[tuple[Rule[Case], ...]] = (
@@ -14,6 +24,7 @@ RUN_RULES: Final[tuple[Rule[Case], ...]] = (
     *resume.RULES,
     *fidelity.RULES,
     *trajectory.RULES,
+    *environment.RULES,
     *steps.RULES,
 )
 """Rules over a resumed run and the one it should reproduce."""
@@ -24,7 +35,7 @@ CAUSES: Final = (
     "CK301", "CK302", "CK303", "CK304", "CK305", "CK307", "CK309", "CK311",
     "CK405", "CK406", "CK504", "CK505", "CK202", "CK203", "CK201",
     "CK602", "CK306", "CK603", "CK615", "CK612", "CK604", "CK605", "CK608", "CK208", "CK613",
-    "CK601", "CK606", "CK607", "CK610",
+    "CK601", "CK614", "CK606", "CK607", "CK610",
 )  # fmt: skip
 """Codes that can be the cause, the most specific first (DESIGN section 3); the others stand beside a cause."""
 

@@ -1,4 +1,4 @@
-"""CK6, what the steps say: gradients, updates, repeated steps, saving, noise, environment, and the rest."""
+"""CK6, what the steps say: gradients, updates, repeated steps, saving, and the rest."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,7 +10,6 @@ from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.forward import forward_apart, inputs_seen
 from ckptcheck.rules.runs.origin import drawn_otherwise_within, of_other_step, repeated_step
 from ckptcheck.rules.words import at_load, kept, names, place_of, shown
-from ckptcheck.state.stages import STAGE_ORDER
 
 STARTS_AND_STOPS: Final = "look at where the resumed loop starts and stops"
 STOPS: Final = (
@@ -135,36 +134,6 @@ def unexplained_divergence(case: Case) -> Iterator[Evidence]:
         )
 
 
-@rule("CK611", "nondeterministic-baseline", Severity.WARNING, "saving")
-def nondeterministic_baseline(case: Case) -> Iterator[Evidence]:
-    """Two runs without any resume differ from each other: there is nothing to hold a resumed run against.
-
-    Why: a difference after the resume may then be chance.
-    Example: a generator that nobody seeds, a seed taken from the clock, a kernel that is not deterministic.
-    Fix: seed torch, numpy and python (a target has `ctx.seed`), and have torch use deterministic algorithms
-    (--deterministic does that for a target).
-    Limits: what was equal in both runs is still judged, up to the step and stage where they part.
-    """
-    one = case.noise
-    if one is not None:
-        yield Evidence(
-            f"two equal runs without a resume differ from step {one.step} on, first in {one.stage}: {_described(one)}",
-            place_of(one),
-            {"stage": one.stage},
-            _advice(one, case.commands),
-        )
-
-
-def _advice(one: Difference, commands: bool) -> str:
-    if one.step == 0 or STAGE_ORDER[one.stage] <= STAGE_ORDER["inputs"]:
-        if commands:
-            return "seed torch, numpy and python's random at the start of the script, before the model is built"
-        return "seed torch, numpy and python's random from ctx.seed in your factory, before the model is built"
-    if commands:
-        return "call torch.use_deterministic_algorithms(True); if that is not possible, use --policy state-exact"
-    return "run again with --deterministic; if that is not possible here, use --policy state-exact"
-
-
 @rule("CK612", "steps-missing-or-repeated", Severity.ERROR, "load")
 def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
     """The resumed run does the work of a step again, or leaves one out.
@@ -225,37 +194,10 @@ def _updates_evidence(case: Case, first: Difference) -> Evidence:
     )
 
 
-@rule("CK614", "environment-changed", Severity.WARNING, "load")
-def environment_changed(case: Case) -> Iterator[Evidence]:
-    """Thread count, determinism switches or default dtype differ between the two runs.
-
-    Why: another thread count sums in another order; the last bits differ and grow.
-    Example: `torch.set_num_threads` called in one run only.
-    Fix: run both with the same settings.
-    Limits: hardware that differs behind equal names is not seen.
-    """
-    if case.load is None:
-        return
-    left, right = case.load.left.flags, case.load.right.flags
-    changed = {
-        name: (left.get(name), right.get(name)) for name in {**left, **right} if left.get(name) != right.get(name)
-    }
-    if changed:
-        spelled = [f"{name} was {was}, is {now}" for name, (was, now) in changed.items()]
-        yield Evidence(
-            f"the environment changed: {names(spelled)}",
-            at_load(case.step, key=next(iter(changed))),
-            {name: [was, now] for name, (was, now) in changed.items()},
-            "give both runs the same settings",
-        )
-
-
 RULES = (
     gradient_diverged,
     update_diverged,
     saving_perturbs_training,
     unexplained_divergence,
-    nondeterministic_baseline,
     steps_missing_or_repeated,
-    environment_changed,
 )

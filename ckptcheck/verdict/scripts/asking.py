@@ -7,7 +7,8 @@ from typing import Final
 
 from ckptcheck.errors import UsageError
 from ckptcheck.experiment.commands.plan import CommandSettings
-from ckptcheck.verdict.asking import Commands
+from ckptcheck.trace.file import Trace
+from ckptcheck.verdict.asking import Commands, picks
 
 UNABLE: Final = frozenset({"SIGSTOP", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGCHLD", "SIGWINCH", "SIGURG"})
 """Signals that do not end a process."""
@@ -23,7 +24,7 @@ def settings_of(asked: Commands) -> CommandSettings:
         run=asked.run,
         resume=asked.resume,
         steps=asked.steps,
-        resume_at=asked.resume_at[0] if asked.resume_at else None,
+        resume_at=next((one for one in asked.resume_at if isinstance(one, int)), None),
         folder=Path(asked.folder) if asked.folder is not None else None,
         shared=asked.share,
         environment=dict(asked.env),
@@ -35,7 +36,15 @@ def settings_of(asked: Commands) -> CommandSettings:
         every=asked.every,
         only=asked.only,
         grads=asked.grads,
+        prefers=_preferred if picks(asked.resume_at) else None,
     )
+
+
+def _preferred(reference: Trace) -> list[int]:
+    from ckptcheck.verdict.course import course_of
+    from ckptcheck.verdict.scouting import preferred_points
+
+    return preferred_points(course_of(reference))
 
 
 def interruption(text: str) -> tuple[int, int]:

@@ -1,8 +1,11 @@
 """How far a resumed script is from the run that it continues: what to measure of a case, and what comes of it."""
 
+import sys
 from dataclasses import replace
 from typing import Final
 
+from ckptcheck.comparison.curve import MOST_CELLS, Curve
+from ckptcheck.comparison.spread import norm_gaps, spread_of
 from ckptcheck.experiment.commands.second_pass import TOO_MUCH, Apart, Measure
 from ckptcheck.experiment.noise import NUMERIC
 from ckptcheck.finding import Json
@@ -13,18 +16,25 @@ from ckptcheck.trace.items import STEP, Item
 from ckptcheck.verdict.asking import Policy
 from ckptcheck.verdict.cases import loaded_step, within_tolerance
 from ckptcheck.verdict.parts import trajectory_rows
+from ckptcheck.verdict.scripts.placing import Placed
 
 QUICK: Final = "with --quick nothing is run once more to measure it"
 
 
-def apart(rank: int, case: Case, reference: Trace) -> Apart:
-    """What to measure of a case."""
+def apart(rank: int, case: Case, reference: Trace, placed: Placed | None, ranks: int) -> Apart:
+    """What to measure of a case, which is of one of so many ranks; `placed` is the resumed run."""
     samples = reference.samples(max(reference.steps, default=0), STEP).values()
     size = sum(one.spec.nbytes for one in samples if one.spec is not None)
-    return Apart(rank, case.step, case.load, case.trajectory, size)
+    curve = first = None
+    if placed is not None and placed.step == case.step and case.trajectory is not None and not case.goes_on_exactly:
+        first = reference, placed.trace
+        spread = spread_of(*first, case.trajectory.steps)
+        # What there is room for is worked out for all ranks and steps together.
+        curve = Curve(spread, norm_gaps(spread, *first), sys.maxsize, MOST_CELLS // ranks)
+    return Apart(rank, case.step, case.load, case.trajectory, size, curve, first)
 
 
-def with_measure(case: Case, measure: Measure, policy: Policy) -> Case:
+def with_measure(case: Case, measure: Measure, policy: Policy, curve: Curve | None = None) -> Case:
     """The case with what was measured. With a tolerance it is without what is within it, and what nobody measured."""
     trajectory = case.trajectory
     if policy.tolerant and trajectory is not None:
@@ -32,7 +42,7 @@ def with_measure(case: Case, measure: Measure, policy: Policy) -> Case:
         unmeasured = left_open(case, measure, policy)
         kept = tuple(one for one in trajectory.differences if one.step not in unmeasured or one.stage not in NUMERIC)
         trajectory = replace(trajectory, differences=kept)
-    case = replace(case, measured=measure.measured, trajectory=trajectory)
+    case = replace(case, measured=measure.measured, trajectory=trajectory, curve=curve)
     return replace(case, other_step=loaded_step(case))
 
 

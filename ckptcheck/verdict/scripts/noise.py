@@ -22,4 +22,5 @@ def floor_of(reference: Trace, repeats: Sequence[Trace]) -> Noise:
         for kind, gap in one.gaps.items():
             gaps[kind] = max(gap, gaps.get(kind, 0.0))
     firsts: list[Difference] = [one.first for one in noises if one.first is not None]
-    return Noise(floor, min(firsts, key=lambda one: one.order, default=None), gaps, None, repeated=True)
+    pairs = sum(one.pairs for one in noises if one.first is not None)
+    return Noise(floor, min(firsts, key=lambda one: one.order, default=None), gaps, None, repeated=True, pairs=pairs)

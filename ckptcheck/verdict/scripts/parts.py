@@ -11,12 +11,14 @@ from ckptcheck.experiment.process import signal_name
 from ckptcheck.finding import Json
 from ckptcheck.state.stages import STAGE_ORDER
 from ckptcheck.trace.file import Trace
-from ckptcheck.verdict.parts import crossed
+from ckptcheck.verdict.course import course_of
+from ckptcheck.verdict.crossed import YES, Experimented, situations, told
+from ckptcheck.verdict.scouting import reasons_for
 from ckptcheck.verdict.scripts.placing import Placed, last_step
 
 UNSEEN: Final = frozenset({
     "the end of an epoch", "a resume in the middle of an accumulation window", "a second resume in a row",
-    "a second save", "a step without an update",
+    "a second save", "a step without an update", "a resume with modules in evaluation mode",
 })  # fmt: skip
 """Situations that a recorded script does not show, or that commands never meet: nothing is claimed about them."""
 
@@ -102,10 +104,11 @@ def _cost(trace: Trace) -> float:
     return float(cost) if isinstance(cost, int | float) else 0.0
 
 
-def crossed_part(reference: Trace, step: int, last: int) -> dict[str, Json]:
+def crossed_part(reference: Trace, step: int) -> dict[str, Json]:
     """The situations that the compared steps covered and those that they did not, as far as a recording shows them."""
-    whole = crossed(reference, (step,), last, chained=False)
-    return {key: [one for one in found if one not in UNSEEN] for key, found in whole.items() if isinstance(found, list)}
+    done = Experimented(course_of(reference), (step,), chained=False)
+    found = [one for one in situations(done) if one.covered == YES or one.name not in UNSEEN]
+    return told(found, [(step, reasons_for(done.course, step))])
 
 
 def facts(header: Mapping[str, Any]) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ckptcheck.comparison.alignment import Alignment, align
 from ckptcheck.comparison.states import StateDiff, compare_states
@@ -10,6 +11,9 @@ from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import END, LOAD, STEP
 from ckptcheck.trace.moved import moved_items, with_the_moved
 from ckptcheck.trace.states import state_after_step, state_at, without_silence
+
+AROUND: Final = ("world_size", "torch", "python", "numpy", "cuda", "device_name")
+"""What a trace's header says of the surroundings of its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,10 @@ def load_of(left: Trace, right: Trace, step: int) -> StateDiff | None:
     if after is None or (step, LOAD) not in right.moments:
         return None
     live = state_at(right, step, LOAD)
-    sizes = [trace.header.get("world_size") for trace in (left, right)]
-    named = [{"world_size": size} if isinstance(size, int) else {} for size in sizes]
+    named = [
+        {name: trace.header[name] for name in AROUND if isinstance(trace.header.get(name), str | int)}
+        for trace in (left, right)
+    ]
     live = with_the_moved(live, after, moved_items(right))
     after = with_the_moved(after, live, moved_items(left))
     before = without_silence(replace(after, flags={**after.flags, **named[0]}), live)

@@ -16,6 +16,7 @@ from ckptcheck.rules.runs.judge import Judgement, judge
 from ckptcheck.rules.runs.later import Later
 from ckptcheck.verdict.asking import Question
 from ckptcheck.verdict.cases import held_contracts
+from ckptcheck.verdict.divergence import divergence
 from ckptcheck.verdict.left_out import idle_pattern
 from ckptcheck.verdict.loads_seen import loads_seen
 from ckptcheck.verdict.parts import first_magnitudes
@@ -33,7 +34,7 @@ from ckptcheck.verdict.scripts.parts import (
     settings_part,
     time_of,
 )
-from ckptcheck.verdict.scripts.placing import Placed, last_step
+from ckptcheck.verdict.scripts.placing import Placed
 from ckptcheck.verdict.scripts.ranks import Crew, crews
 from ckptcheck.verdict.scripts.saved_later import judged_later, saved_later, saved_part, why_not
 from ckptcheck.verdict.scripts.telling import joined, of_rank, with_cause_of_raise, with_loads
@@ -74,12 +75,12 @@ def _measured(made: "_Made") -> "_Made":
     if not any(one.placed and _has_numbers(one.case) for one in made.ranks):
         return made
     policy = made.question.policy
-    differing = [apart(one.crew.rank, one.case, one.crew.reference) for one in made.ranks]
+    differing = [apart(one.crew.rank, one.case, one.crew.reference, one.placed, len(made.ranks)) for one in made.ranks]
     measures, runs = measured_ranks(made.experiment, differing, rtol=policy.rtol, atol=policy.atol)
     ranks = [
-        replace(one, case=with_measure(one.case, measure, policy), measure=measure,
+        replace(one, case=with_measure(one.case, measure, policy, wanted.curve), measure=measure,
                 left_open=left_open(one.case, measure, policy))
-        for one, measure in zip(made.ranks, measures, strict=True)
+        for one, measure, wanted in zip(made.ranks, measures, differing, strict=True)
     ]  # fmt: skip
     return replace(made, ranks=ranks, again=runs)
 
@@ -260,7 +261,9 @@ class _Made:
             "trajectory": rows,
             "trajectory_left_out": sum(one.case.trajectory.left_out for one in self.ranks if one.case.trajectory),
             "magnitudes": first_magnitudes(rows),
-            "crossed": crossed_part(reference, step, last_step(reference)),
+            "divergence": [divergence(one.case, one.crew.rank if len(self.ranks) > 1 else None)
+                           for one in self.ranks if not one.case.goes_on_exactly],
+            "crossed": crossed_part(reference, step),
             "runs": run_rows(self._runs()),
             "notes": notes_part([*self.whole.values(), self.source, self.stopped.resumed]),
         }

@@ -383,7 +383,7 @@ WITHOUT_EFFECT = {
         "CK601",
         [factory(make_model=normed, after_load=lambda self: self.model.eval(), step=trains_at_each_step)],
     ),
-    "a foreach flag": ("CK306", [factory(), factory(after_load=in_every_group(foreach=True))]),
+    "a foreach flag": ("CK614", [factory(), factory(after_load=in_every_group(foreach=True))]),
     "a rate that each step sets from its number": (
         "CK306",
         [factory(step=rate_from_step, after_load=in_every_group(lr=0.3))],

@@ -194,10 +194,12 @@ def test_another_thread_count_is_told_beside_what_diverged(trial):
     assert list(told.evidence) == ["num_threads"]
 
 
-def test_another_thread_count_without_effect_is_silent(trial):
+def test_another_thread_count_without_effect_is_a_warning(trial):
     found = trial(factory(), factory(finish=other_threads))
     assert found.code is None
-    assert found.of("CK614") == []
+    assert [(one.code, one.severity.value, one.evidence["without_effect"]) for one in found.judgement.findings] == [
+        ("CK614", "warning", True)
+    ]
 
 
 # What equal runs say.

@@ -1,0 +1,1 @@
+"""The faults, one file a family; `tests.catalogue.table` puts them together."""

@@ -1,0 +1,129 @@
+"""One mutant against the tests that run what it changed, those most likely to see it first."""
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Final
+
+from tests.mutants.equivalence import is_equivalent
+from tests.mutants.forking import Outcome, Server
+from tests.mutants.mutant import Mutant
+from tests.mutants.reach import Reach, Test
+
+FIRST: Final = 40
+"""Tests of the first round: those of the file's namesake and of its room, the cheapest first."""
+SPENT_S: Final = 150.0
+"""Tests of a mutant take at most so long, as measured without it; the most expensive ones are left out."""
+LIMIT_FACTOR: Final = 6.0
+LIMIT_LEAST_S: Final = 30.0
+"""A round may take the measured time times this factor, and at least so long; then it hangs."""
+
+KILLED, TIMED_OUT, SURVIVED, UNREACHED, EQUIVALENT = "killed", "timed out", "survived", "unreached", "equivalent"
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a mutant. `tests` were run, of `reached` that run what changed; `by` names a test that failed."""
+
+    mutant: Mutant
+    fate: str
+    seconds: float = 0.0
+    tests: int = 0
+    reached: int = 0
+    by: str = ""
+
+
+def judge(mutant: Mutant, server: Server, reach: Reach) -> Fate:
+    """Put the mutant into the server's copy, run tests until one fails, and take it out again."""
+    if is_equivalent(mutant.original, mutant.mutated):
+        return Fate(mutant, EQUIVALENT)
+    reached = reach.running(mutant.path, mutant.lines)
+    chosen = affordable(reached)
+    if not chosen:
+        return Fate(mutant, UNREACHED)
+    path = server.root / mutant.path
+    began = time.monotonic()
+    ran = 0
+    path.write_text(mutant.mutated)
+    try:
+        for tests in rounds(mutant, chosen):
+            ran += len(tests)
+            outcome = _run(server, tests)
+            if not outcome.passed:
+                fate = TIMED_OUT if outcome.timed_out else KILLED
+                return Fate(mutant, fate, time.monotonic() - began, ran, len(reached), _by(outcome))
+        return Fate(mutant, SURVIVED, time.monotonic() - began, ran, len(reached))
+    finally:
+        path.write_text(mutant.original)
+
+
+def affordable(tests: Sequence[Test]) -> list[Test]:
+    """The cheapest tests that together take no longer than SPENT_S."""
+    kept, spent = [], 0.0
+    for one in sorted(tests, key=lambda one: one.seconds):
+        spent += one.seconds
+        if spent > SPENT_S:
+            break
+        kept.append(one)
+    return kept
+
+
+def rounds(mutant: Mutant, tests: Sequence[Test]) -> Iterator[list[Test]]:
+    """The tests in rounds, each a run of pytest that stops at the first failure."""
+    room = mutant.path.split("/")[1]
+    stem = PurePosixPath(mutant.path).stem
+    near = [one for one in tests if stem in PurePosixPath(one.file).stem]
+    near += [one for one in tests if one not in near and one.file.split("/")[1] == room]
+    first = near[:FIRST] or list(tests[:FIRST])
+    yield first
+    rest = [one for one in tests if one not in set(first)]
+    if rest:
+        yield rest
+
+
+def _run(server: Server, tests: Sequence[Test]) -> Outcome:
+    limit_s = max(LIMIT_LEAST_S, LIMIT_FACTOR * sum(one.seconds for one in tests))
+    files = list(dict.fromkeys(one.file for one in tests))
+    return server.run(files, [one.name for one in tests], limit_s)
+
+
+def _by(outcome: Outcome) -> str:
+    lines = [line for line in outcome.log.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return lines[0].split(" - ")[0].partition(" ")[2] if lines else f"pytest ended with {outcome.code}"
+
+
+def judge_all(mutants: Sequence[Mutant], pristine: Path, work: Path, reach: Reach, workers: int) -> Iterator[Fate]:
+    """The fates, as they come, from several copies of the repository."""
+    waiting: SimpleQueue[Mutant] = SimpleQueue()
+    for one in mutants:
+        waiting.put(one)
+    fates: SimpleQueue[Fate | BaseException] = SimpleQueue()
+    roots = [_copy(pristine, work / f"copy-{place}") for place in range(workers)]
+    for root in roots:
+        Thread(target=_work, args=(root, waiting, fates, reach), daemon=True).start()
+    for _ in mutants:
+        fate = fates.get()
+        if isinstance(fate, BaseException):
+            raise fate
+        yield fate
+
+
+def _copy(pristine: Path, root: Path) -> Path:
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(pristine, root)
+    return root
+
+
+def _work(root: Path, waiting: "SimpleQueue[Mutant]", fates: "SimpleQueue[Fate | BaseException]", reach: Reach) -> None:
+    try:
+        server = Server(root)
+        while True:
+            fates.put(judge(waiting.get_nowait(), server, reach))
+    except Empty:
+        server.close()
+    except BaseException as error:  # noqa: BLE001  told by the main thread
+        fates.put(error)
