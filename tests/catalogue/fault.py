@@ -80,6 +80,8 @@ class Score:
     told: bool
     """Whether all findings that must stand beside and all words that must be said are there."""
     got: str
+    resumes: int = 1
+    """How many resumed runs were judged."""
 
     @property
     def right(self) -> bool:
@@ -127,4 +129,6 @@ def score_of_clean(cell: str, family: str, result: Result) -> Score:
     quiet = result.verdict is Verdict.PASS and not errors and result.compared.bytes > 0
     code = result.cause.code if result.cause is not None else None
     got = f"{result.verdict.value} {code} at {result.first_divergence} {[one.message for one in errors]}"
-    return Score(cell, family, quiet, "right" if quiet else "wrong", quiet, quiet, quiet, got)
+    runs = result.parts["runs"]
+    resumes = sum("@" in one["name"] and not one["name"].endswith("again") for one in runs)  # type: ignore
+    return Score(cell, family, quiet, "right" if quiet else "wrong", quiet, quiet, quiet, got, resumes)

@@ -18,7 +18,9 @@ def table_of(scores: Sequence[Score]) -> str:
              for row in (HEAD, *rows)] if rows else []  # fmt: skip
     clean = [one for one in scores if one.family == CLEAN]
     if clean:
-        lines.append(f"clean resumes: {len(clean)}, false alarms: {sum(not one.detected for one in clean)}")
+        resumes = sum(one.resumes for one in clean)
+        alarms = sum(not one.detected for one in clean)
+        lines.append(f"clean: {resumes} resumes in {len(clean)} trainings, {alarms} with a false alarm")
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from ckptcheck.experiment import process
 from ckptcheck.finding import Result
 from tests.catalogue.fault import CLEAN, Expected, Fault, Score, score, score_of_clean
 from tests.catalogue.spec import Spec
-from tests.catalogue.training import Training
+from tests.catalogue.special import make_training
 from tests.experiment.forks import serve, start_forked
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ def planted(spec: str, faults: list[str], ctx: ckptcheck.Context) -> ckptcheck.R
     """The run of a cell, in a worker."""
     from tests.catalogue.table import FAULTS
 
-    training = Training(Spec.from_json(spec), ctx)
+    training = make_training(Spec.from_json(spec), ctx)
     for name in faults:
         FAULTS[name].inject(training)
     return training.run()
@@ -58,7 +58,7 @@ def context(workdir: Path | None = None) -> Any:
 
 def expected_of(fault: Fault, spec: Spec) -> Expected:
     """What must be said of a fault in a training; it trains without the fault up to the save to look at it."""
-    training = Training(spec, context())
+    training = make_training(spec, context())
     for s in range(1, spec.at + 1):
         training.step(s)
     return fault.expect(training)

@@ -12,6 +12,9 @@ OPTIMIZERS: Final = (
     "Adadelta", "RMSprop", "RMSprop-momentum", "Rprop", "ASGD", "Adafactor",
 )  # fmt: skip
 
+SPECIAL_OPTIMIZERS: Final = ("LBFGS", "Muon", "SparseAdam")
+"""Optimizers that need a closure, a second optimizer beside them, or sparse gradients."""
+
 SCHEDULES: Final = (
     "none", "constant", "cosine", "step", "multistep", "exponential", "linear", "warm-cosine", "one-cycle", "cyclic",
     "polynomial", "lambda", "restarts", "plateau", "multiplicative",
@@ -24,7 +27,8 @@ class Spec:
 
     Attributes:
         model: one of MODELS.
-        optimizer: one of OPTIMIZERS, a class of torch.optim with a choice of hyperparameters.
+        optimizer: one of OPTIMIZERS, a class of torch.optim with a choice of hyperparameters, or one of
+            SPECIAL_OPTIMIZERS.
         schedule: one of SCHEDULES.
         amp: "none", "bf16" (autocast) or "fp16" (autocast and a GradScaler).
         window: micro-batches an update is accumulated over; a step is one micro-batch.

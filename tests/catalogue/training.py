@@ -85,7 +85,7 @@ class Training:
         after_restore: called when all is restored.
         before_step, after_step: called with the step's number.
         between: called between backward and update.
-        resumed: whether this run has loaded a checkpoint.
+        resumed: whether this run has loaded a checkpoint, which is `read`.
     """
 
     def __init__(self, spec: Spec, ctx: ckptcheck.Context) -> None:
@@ -93,11 +93,11 @@ class Training:
         np.random.seed(ctx.seed)
         random.seed(ctx.seed)
         self.spec = spec
-        self.model: nn.Module = make_model(spec)
+        self.model: nn.Module = self.make_model()
         self.forward: Callable[[Tensor], Tensor] = self.model
         if spec.compile:
             self.forward = torch.compile(self.model, backend="eager")
-        self.optimizer = make_optimizer(spec, self.model)
+        self.optimizer = self.make_optimizer()
         self.schedule = make_schedule(spec, self.optimizer)
         self.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=3) if spec.amp == "fp16" else None
         self.ema = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(0.9)) if spec.ema else None
@@ -105,12 +105,21 @@ class Training:
         self.loop = Loop()
         self.clip = 5.0
         self.resumed = False
+        self.read: Checkpoint = {}
         self.before_save: list[Callable[[Checkpoint], None]] = []
         self.before_restore: list[Callable[[Checkpoint], None]] = []
         self.after_restore: list[Callable[[], None]] = []
         self.before_step: list[Callable[[int], None]] = []
         self.between: list[Callable[[int], None]] = []
         self.after_step: list[Callable[[int], None]] = []
+
+    def make_model(self) -> nn.Module:
+        """The model of the spec."""
+        return make_model(self.spec)
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer of the spec, over the model."""
+        return make_optimizer(self.spec, self.model)
 
     # A step
 
@@ -195,6 +204,7 @@ class Training:
         """Restore every section from a file."""
         checkpoint = torch.load(path, weights_only=False)
         self.resumed = True
+        self.read = checkpoint
         for hook in self.before_restore:
             hook(checkpoint)
         for section in ("model", "optimizer", "schedule", "scaler", "ema", "gradients", "data", "loop",

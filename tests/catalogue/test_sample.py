@@ -1,0 +1,37 @@
+"""A sample of the catalogue in every run of the tests: each fault once, and a few clean resumes.
+
+The whole is `python -m tests.catalogue`. The optimizer and the training of a fault move on from fault to fault, so
+that all of them are met; faults that need fresh interpreters are left to the whole.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.catalogue.cells import cells_of
+from tests.catalogue.clean import clean_cells
+from tests.catalogue.fault import Fault
+from tests.catalogue.running import forked_workers, judged
+from tests.catalogue.table import FAULTS
+
+CLEAN_IN_SAMPLE = 12
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forks() -> Iterator[None]:
+    with forked_workers():
+        yield
+
+
+@pytest.mark.parametrize("fault", [one for one in FAULTS.values() if not one.fresh], ids=lambda one: one.name)
+def test_a_fault_is_found_and_named_in_one_of_its_trainings(fault: Fault, tmp_path: Path) -> None:
+    cells = list(cells_of(fault))
+    score = judged(cells[list(FAULTS).index(fault.name) % len(cells)], tmp_path)
+    assert score.right, f"{score.cell}: {score.got}{score.what_is_off}"
+
+
+@pytest.mark.parametrize("cell", clean_cells()[:: len(clean_cells()) // CLEAN_IN_SAMPLE], ids=str)
+def test_a_clean_resume_of_the_matrix_passes(cell, tmp_path: Path) -> None:
+    score = judged(cell, tmp_path)
+    assert score.right, f"{score.cell}: {score.got}"
