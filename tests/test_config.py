@@ -95,6 +95,12 @@ def test_a_file_that_is_named_wins_and_must_have_the_table(tmp_path):
         load_config(tmp_path / "absent.toml", tmp_path)
 
 
+@pytest.mark.parametrize(("written", "read"), [('"auto"', ["auto"]), ('["auto", 5]', ["auto", 5])])
+def test_points_may_be_left_to_be_picked(tmp_path, written, read):
+    write(tmp_path / "ckptcheck.toml", f"[verify]\nresume-at = {written}")
+    assert load_config(None, tmp_path).verify == {"resume-at": read}
+
+
 WRONG = [
     ('selct = ["CK2"]', "there is no key selct; did you mean select"),
     ('fail_on = "error"', "there is no key fail_on; did you mean fail-on"),
@@ -121,6 +127,8 @@ WRONG = [
     ("[verify]\nresume-at = 10", "verify.resume-at must be a list of steps"),
     ("[verify]\nresume-at = []", "verify.resume-at must be a list of steps"),
     ("[verify]\nresume-at = [0]", "verify.resume-at must be a list of steps"),
+    ("[verify]\nresume-at = \"half\"", 'verify.resume-at must be a list of steps, such as .*, or "auto"'),
+    ("[verify]\nresume-at = [3, \"half\"]", "verify.resume-at must be a list of steps"),
     ("[verify]\nrepeats = 0", "verify.repeats must be a whole number from 1 up"),
     ("[verify]\ntarget = \"\"", "verify.target must be a text"),
     ("[verify]\npolicy = \"loose\"", "verify.policy must be one of"),

@@ -1,12 +1,12 @@
 """Which state an optimizer holds for which parameter after a load: each deviation gets exactly one explanation."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from ckptcheck.comparison.groups import GroupMatch
 from ckptcheck.comparison.states import StateDiff
-from ckptcheck.state.training_state import Entry, Optimizer
+from ckptcheck.state.training_state import Entry, Optimizer, TrainingState
 
 COUNTERS: Final = frozenset({"step", "steps", "k", "n_iter", "func_evals", "num_updates"})
 """State keys that count updates."""
@@ -32,6 +32,7 @@ class Binding:
     regrouped  members of both, with (left group, right group) where these do not answer to each other
     permuted   parameters that carry the state of another parameter: right name to left name
     missing    parameters without any state on the right; `none_loaded` says that these are all that had some
+    as_built   of these, the ones whose state is there as the optimizer made it, before anything was loaded
     partial    parameters that lack some of their keys, with these keys
     reshaped   (parameter, key) whose shape differs
     counted    (parameter, key) of differing update counters
@@ -46,22 +47,32 @@ class Binding:
     permuted: Mapping[str, str]
     missing: tuple[str, ...]
     none_loaded: bool
+    as_built: tuple[str, ...]
     partial: Mapping[str, tuple[str, ...]]
     reshaped: tuple[tuple[str, str], ...]
     counted: tuple[tuple[str, str], ...]
     valued: tuple[tuple[str, str], ...]
 
 
-def bindings(diff: StateDiff) -> tuple[Binding, ...]:
-    """One binding for each optimizer that both sides have."""
-    return tuple(_binding(*one) for one in diff.optimizers)
+def bindings(diff: StateDiff, built: TrainingState | None = None) -> tuple[Binding, ...]:
+    """One binding for each optimizer that both sides have; `built` is the right side before anything was loaded."""
+    before = built.optimizers if built is not None else ()
+    return tuple(_binding(*one, _state_before(before, one[0])) for one in diff.optimizers)
 
 
-def _binding(place: int, left: Optimizer, right: Optimizer, match: GroupMatch) -> Binding:
+def _state_before(optimizers: tuple[Optimizer, ...], place: int) -> Mapping[str, Entries]:
+    return optimizers[place].state if place < len(optimizers) else {}
+
+
+def _binding(
+    place: int, left: Optimizer, right: Optimizer, match: GroupMatch, before: Mapping[str, Entries]
+) -> Binding:
+    as_built = _as_built(left, right, before)
+    right = replace(right, state={name: one for name, one in right.state.items() if name not in as_built})
     stale = tuple(_stale(left, right))
     members = [{name for group in side.groups for name in group.members if name is not None} for side in (left, right)]
     held = members[1] | {slot.parameter for slot in stale}
-    permuted = permutation(left, right)
+    permuted = {name: owner for name, owner in permutation(left, right).items() if stale or name in members[1]}
     with_state = [name for name in left.state if left.state[name] and name in held]
     lost = {slot.parameter for slot in stale} | set(permuted)
     missing = tuple(name for name in with_state if not right.state.get(name) and name not in lost)
@@ -82,11 +93,25 @@ def _binding(place: int, left: Optimizer, right: Optimizer, match: GroupMatch) -
         permuted=permuted,
         missing=missing,
         none_loaded=bool(missing) and len(missing) == len(with_state),
+        as_built=tuple(name for name in missing if name in as_built),
         partial=partial,
         reshaped=tuple(kinds["reshaped"]),
         counted=tuple(kinds["counted"]),
         valued=tuple(kinds["valued"]),
     )
+
+
+def _as_built(left: Optimizer, right: Optimizer, before: Mapping[str, Entries]) -> frozenset[str]:
+    """Parameters whose state the load did not touch: Adagrad, for one, makes all of it when it is built."""
+    return frozenset(
+        name for name, entries in before.items()
+        if entries and _contents(right.state.get(name, {})) == _contents(entries)
+        and _contents(left.state.get(name, {})) != _contents(entries)
+    )  # fmt: skip
+
+
+def _contents(entries: Entries) -> dict[str, tuple[object, object]]:
+    return {key: (one.spec, one.digest) for key, one in entries.items()}
 
 
 def _stale(left: Optimizer, right: Optimizer) -> Iterator[Slot]:
@@ -142,7 +167,12 @@ def _deviations(left: Entries, right: Entries) -> Iterator[tuple[str, str]]:
             yield "partial", key  # a None in place of a tensor starts it anew, as if it were not there
         elif one is None:
             yield "valued", key
-        elif (one.spec and one.spec.shape) != (other.spec and other.spec.shape):
+        elif _shape(one) != _shape(other):
             yield "reshaped", key
         elif one.digest != other.digest or one.spec != other.spec:
             yield ("counted" if key in COUNTERS and one.value != other.value else "valued"), key
+
+
+def _shape(entry: Entry) -> tuple[int, ...]:
+    """The shape; of a plain value that of a scalar tensor, which may stand for it."""
+    return entry.spec.shape if entry.spec is not None else ()

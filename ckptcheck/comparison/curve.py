@@ -144,12 +144,16 @@ class Curve:
 
     def drop_step(self, step: int, why: int = APART) -> None:
         """Forget what was measured of a step: unless told `why`, one of the new runs did not come to it."""
-        for item in self.spread.items:
+        for item in self._kept_at(step):
             self.drop(step, item, why)
 
     def wanted_at(self, step: int) -> list[Item]:
         """What is wanted of one step."""
-        return [item for item in self.spread.items if self.wants(step, item)]
+        return [item for item in self._kept_at(step) if self.wants(step, item)]
+
+    def _kept_at(self, step: int) -> Sequence[Item]:
+        """The items that keep a step."""
+        return self.spread.items if step in self._place[False] else [self.spread.items[row] for row in self._every]
 
     def columns(self) -> Iterator[Column]:
         """Every tensor that differs at any step, in the order of the spread."""

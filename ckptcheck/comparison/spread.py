@@ -44,6 +44,8 @@ class Spread:
 
 def spread_of(left: Trace, right: Trace, steps: Sequence[int]) -> Spread:
     """Hold two traces against each other at steps that both have. TraceError where one cannot be read."""
+    if not steps:
+        return Spread((), (), (), np.zeros((0, 0), np.int8))
     pair = TracePair(left, right)
     size = len(pair.items)  # what is added while reading are renamed hyperparameters
     curved = np.array([item.kind in KINDS for item in pair.items], bool)

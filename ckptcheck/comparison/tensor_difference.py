@@ -1,6 +1,10 @@
 """The numbers that tell how two tensors differ; knows no numpy, so that equal checkpoints need none."""
 
 from dataclasses import dataclass
+from typing import Final
+
+NARROW_DTYPES: Final = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "float32")
+"""What values may have been rounded through, the narrowest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class FloorPass:
 
     def __init__(self, experiment: Experiment, run: Resumed, repeats: Sequence[str]) -> None:
         self._experiment, self._run = experiment, run
-        self._names = {one: f"{one}-floor-for-{run.name}" for one in (REFERENCE, *repeats, run.name)}
+        self._names = {one: f"{one}-again-for-floor-of-{run.name}" for one in (REFERENCE, *repeats, run.name)}
         self._of = {new: name for name, new in self._names.items()}
         self._arrived: dict[int, dict[str, Path]] = {}
         self._gone: set[str] = set()

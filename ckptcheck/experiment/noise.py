@@ -1,5 +1,6 @@
 """What equal runs say: the noise floor, and what saving does to the run that saves."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -89,6 +90,11 @@ class Noise:
     def _beyond(self, one: Difference) -> bool:
         gap = _gap(one)
         return gap is None or gap > max(NORM_RESOLUTION, FLOOR_FACTOR * self.gaps.get(one.item.kind, 0.0))
+
+    @property
+    def first_step(self) -> int:
+        """The first step in which equal runs differ, 0 before any; of the greatest number where none does."""
+        return self.first.step if self.first is not None else sys.maxsize
 
     @property
     def only_numeric(self) -> bool:

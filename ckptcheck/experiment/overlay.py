@@ -198,5 +198,8 @@ def _set_flags(kept: Mapping[str, Any]) -> None:
     for name in ("benchmark", "deterministic"):
         if f"cudnn_{name}" in changed:
             setattr(torch.backends.cudnn, name, changed[f"cudnn_{name}"])
+    for name in ("flash_sdp", "mem_efficient_sdp", "math_sdp"):
+        if name in changed:
+            getattr(torch.backends.cuda, f"enable_{name}")(changed[name])
     if "float32_matmul_precision" in changed:
         torch.set_float32_matmul_precision(changed["float32_matmul_precision"])

@@ -148,14 +148,25 @@ class Experiment(AbstractContextManager["Experiment"]):
         there = checkpoint_path(workdir, step)
         shutil.copytree(saved.parent, there.parent, symlinks=True)
 
-    def again(self, wanted: Mapping[str, tuple[str, Path]], last: int, lockstep: Lockstep) -> dict[str, Trace]:
+    def again(
+        self,
+        wanted: Mapping[str, tuple[str, Path]],
+        last: int,
+        lockstep: Lockstep,
+        sources: Mapping[str, str] | None = None,
+    ) -> dict[str, Trace]:
         """Make runs once more, side by side up to step `last`, and lay out the wanted tensors moment by moment.
 
         `wanted` maps a run to its new name and to the file that says what to lay out. Returns the new traces by the
-        names of the first runs, those of runs that did not come to their end too.
+        names of the first runs, those of runs that did not come to their end too. `sources` names another run for
+        those that shall resume from what that one has saved.
         """
         jobs = [
-            replace(self._another(name, again, last), capture=self._folder / again / "capture", wanted=items)
+            replace(
+                self._another(name, again, last, (sources or {}).get(name)),
+                capture=self._folder / again / "capture",
+                wanted=items,
+            )
             for name, (again, items) in wanted.items()
         ]
         self._run(jobs, lockstep)
@@ -171,14 +182,14 @@ class Experiment(AbstractContextManager["Experiment"]):
         self._run(jobs)
         return {again: self.traces[again] for again in names.values() if again in self.traces}
 
-    def _another(self, name: str, again: str, last: int | None) -> Job:
-        """The job of a run under another name, from the same checkpoint."""
+    def _another(self, name: str, again: str, last: int | None, other: str | None = None) -> Job:
+        """The job of a run under another name, from the same checkpoint or from that of `other`."""
         first = self._jobs[name]
         last = last if last is not None else first.last
         workdir = self._folder / again / "workdir"
         if first.load_from is not None:
             source, step = self._origin(name)
-            self._copy(source, step, workdir)
+            self._copy(other or source, step, workdir)
         return replace(
             first,
             name=again,
@@ -201,8 +212,8 @@ class Experiment(AbstractContextManager["Experiment"]):
         return outcome, kept
 
     def save_at(self, name: str, saves: Sequence[int]) -> Outcome:
-        """Make the reference once more up to the last of these steps, after each of which it saves."""
-        job = self._another(REFERENCE, name, max(saves))
+        """Make the reference once more, saving after these steps alone; to its end, where a save may first show."""
+        job = self._another(REFERENCE, name, None)
         [outcome] = self._run([replace(job, saves={one: checkpoint_path(job.workdir, one) for one in saves})])
         return outcome
 

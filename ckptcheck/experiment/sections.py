@@ -1,6 +1,6 @@
 """The parts of a training state that can be put back one by one, and which of them an overlay chooses."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,29 @@ KINDS: Final = (
 
 OBJECTS: Final = ("schedule", "scaler", "ema", "data", "extra")
 """Kinds that stand for objects with a state_dict of their own."""
+
+
+WORDS: Final[Mapping[str, str]] = {
+    "ties": "the ties between parameters",
+    "parameters": "the parameters",
+    "buffers": "the buffers",
+    "module_state": "the modules' extra state",
+    "requires_grad": "what is trained (requires_grad)",
+    "groups": "who is in which param group",
+    "rest": "the rest of the optimizer's state_dict",
+    "hyperparameters": "the hyperparameters",
+    "state": "the optimizer state",
+    "scaler": "the scaler",
+    "schedule": "the schedule",
+    "ema": "the average (ema)",
+    "data": "the data's position",
+    "extra": "extra",
+    "gradients": "the gradients",
+    "modes": "the train and eval modes",
+    "flags": "torch's switches and threads",
+    "generator": "the generator of",
+}
+"""Kind of section in words."""
 
 
 class Section(NamedTuple):
@@ -28,15 +51,21 @@ class Section(NamedTuple):
 
     def covers(self, other: "Section") -> bool:
         """Whether the other is this section or a part of it."""
-        return self.kind == other.kind and all(
-            mine in ("", its) for mine, its in zip(self[1:], other[1:], strict=True)
-        )
+        return self.kind == other.kind and all(mine in ("", its) for mine, its in zip(self[1:], other[1:], strict=True))
 
     @property
     def text(self) -> str:
         """As results name it: `state[0].exp_avg of head.weight`, `generator[torch]`, `schedule[0]`."""
         head = self.kind + (f"[{self.of}]" if self.of else "") + (f".{self.key}" if self.key else "")
         return head + (f" of {self.name}" if self.name else "")
+
+    @property
+    def words(self) -> str:
+        """As a person says it: `exp_avg in the optimizer state of head.weight`, `the generator of torch`."""
+        said = f"{self.key} in {WORDS[self.kind]}" if self.key else WORDS[self.kind]
+        if self.of not in ("", "0"):  # the first, which mostly is the only one, needs no number
+            said += f" {self.of}"
+        return f"{said} of {self.name}" if self.name else said
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +83,6 @@ class Overlay:
     def touches(self, kind: str, of: str = "") -> bool:
         """Whether any part of this kind and owner may be put back."""
         return any(one.kind == kind and one.of in ("", of) for one in self.put)
-
-    @property
-    def texts(self) -> list[str]:
-        """What is put back, in words of a result."""
-        return [one.text for one in self.put] + [f"not {one.text}" for one in self.but]
 
     @classmethod
     def of_json(cls, values: Any) -> "Overlay":

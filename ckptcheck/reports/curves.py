@@ -16,6 +16,7 @@ _SECTIONS: Final = (("param", 3, 10), ("state", 1, 5), ("grad", 0, 3), ("buffer"
 """Sections with how many of their tensors are shown, and how many where all is wanted."""
 _MARGIN: Final = 13
 _GAP: Final = "  "
+_HEAD: Final = "rel L2 after step"
 
 
 def drift(sheet: Sheet, result: Result, page: Page) -> bool:
@@ -24,14 +25,11 @@ def drift(sheet: Sheet, result: Result, page: Page) -> bool:
     steps = run.get("steps")
     if not isinstance(steps, list) or not steps:
         return False
-    size = len(steps)
-    shown = [steps[place] for place in sorted({0, 1, 9, (size - 1) // 2, size - 1}) if place < size]
     worst = [one for section, few, many in _SECTIONS
              for one in _worst(run, section)[: many if page.detail is Detail.ALL else few]]  # fmt: skip
-    rows = [[named(one), *(_at(one, steps, step) for step in shown)] for one in worst]
-    if not rows:
+    if not worst:
         return False
-    _write(sheet, page, [["rel L2 after step", *map(str, shown)], *rows])
+    _write(sheet, page, worst, steps)
     left_out = run.get("left_out")
     if page.detail is Detail.ALL and isinstance(left_out, Mapping):
         sheet.row("", words.scalar(left_out.get("reason")), style="dim")
@@ -71,19 +69,26 @@ def _at(entry: Entry, steps: Sequence[Json], step: Json) -> str:
     return "-" if value is None else words.scalar(value)
 
 
-def _write(sheet: Sheet, page: Page, rows: list[list[str]]) -> None:
-    """A small table beside the label; in words where the page is too narrow for it."""
-    cells = [[escaped(cell) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    if _MARGIN + sum(widths) + len(_GAP) * len(widths) > page.width:
-        sheet.row("Drift", rows[0][0])
-        for name, *values in rows[1:]:
-            told = (f"{step}: {value}" for step, value in zip(rows[0][1:], values, strict=True))
-            sheet.row("", ", ".join(told), lead=f"{name}: ", deeper=True)
-        return
-    for place, row in enumerate(cells):
-        aligned = [
-            cell + " " * (width - cell_len(cell)) if column == 0 else " " * (width - cell_len(cell)) + cell
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        sheet.row("" if place else "Drift", _GAP.join(aligned))
+def _write(sheet: Sheet, page: Page, worst: Sequence[Entry], steps: Sequence[Json]) -> None:
+    """A small table beside the label, with fewer steps where the page is narrow; in words where no table fits."""
+    last = len(steps) - 1
+    rows: list[list[str]] = []
+    for places in ({0, 1, 9, last // 2, last}, {0, last // 2, last}, {0, last}):
+        shown = [steps[place] for place in sorted(places) if place <= last]
+        rows = [[_HEAD, *map(words.scalar, shown)], *([named(one), *(_at(one, steps, step) for step in shown)]
+                                                      for one in worst)]  # fmt: skip
+        rows = [[escaped(cell) for cell in row] for row in rows]
+        widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+        if _MARGIN + sum(widths) + len(_GAP) * (len(widths) - 1) <= page.width:
+            for place, row in enumerate(rows):
+                sheet.row("" if place else "Drift", _GAP.join(_aligned(row, widths)))
+            return
+    sheet.row("Drift", _HEAD)
+    for name, *values in rows[1:]:
+        told = (f"{step}: {value}" for step, value in zip(rows[0][1:], values, strict=True))
+        sheet.row("", ", ".join(told), lead=f"{name}: ", deeper=True)
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    blanks = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+    return [row[0] + blanks[0], *(blank + cell for blank, cell in zip(blanks[1:], row[1:], strict=True))]

@@ -11,8 +11,8 @@ from ckptcheck.reports.sheet import Sheet
 _WITHOUT_COMPARISON: Final = frozenset({"save", "resume"})
 _TOLD_ELSEWHERE: Final = frozenset({
     "trajectory", "divergence", "crossed", "runs", "magnitudes", "notes", "set", "run", "resume", "alignment",
-    "saved_later",
-    "required",
+    "saved_later", "bisection",
+    "required", "noise",
 })  # fmt: skip
 _OUTPUTS: Final = ("checkpoint", "step", "trace", "seconds")
 """What is shown of a command that compares nothing unless all is wanted."""
@@ -22,6 +22,8 @@ _IN_SHORT: Final = ("python", "torch", "device", "device_name", "resume_device")
 
 _NAMED: Final = 6
 """Rules not judged for one reason that are named unless all are wanted."""
+_TRIAL: Final = "bisect-"
+"""Begins the name of a run that a bisection made."""
 _AGAIN: Final = "-again"
 """In the name of a run that was made once more to measure a difference; such runs go side by side."""
 
@@ -43,8 +45,11 @@ def runs(sheet: Sheet, result: Result, full: bool) -> None:
     entries = entries_of(result, "runs")
     if not full:
         again = [entry for entry in entries if _AGAIN in words.scalar(entry.get("name"))]
-        told = [_in_short(words.scalar(entry.get("name")), entry) for entry in entries if entry not in again]
+        trials = [entry for entry in entries if words.scalar(entry.get("name")).startswith(_TRIAL)]
+        others = [entry for entry in entries if entry not in again and entry not in trials]
+        told = [_in_short(words.scalar(entry.get("name")), entry) for entry in others]
         told += [_in_short(f"{len(again)} more to measure", again[0])] if again else []
+        told += [f"{len(trials)} more to bisect"] if trials else []
         if told:
             sheet.row("Runs", ", ".join(told))
         return

@@ -5,6 +5,7 @@ from typing import Final
 
 from ckptcheck.finding import Result, Verdict
 from ckptcheck.reports import checked, contents, curves, differences, distances, recorded, words
+from ckptcheck.reports.bisected import bisected
 from ckptcheck.reports.commands import commands, not_seen, saved_later
 from ckptcheck.reports.findings import other_findings, without_effect
 from ckptcheck.reports.headlines import headline
@@ -45,6 +46,7 @@ def _trajectory(sheet: Sheet, result: Result, page: Page) -> None:
     full = page.detail is Detail.ALL
     _first_divergence(sheet, result, full)
     _cause(sheet, result, full)
+    bisected(sheet, result, full)
     if result.first_divergence is not None:
         sheet.gap()
     distances.differences(sheet, result, full)

@@ -81,7 +81,9 @@ def optimizer_state(subjects: Subjects, place: int) -> Leaves:
     slots: dict[int, str] = {}
     for index, (tensor, entries) in enumerate(getattr(optimizer, "state", {}).items()):
         if not isinstance(tensor, torch.Tensor):  # some optimizers keep global entries under a string
-            yield from _entries(subjects, str(tensor), entries, place)
+            # One that is called as a parameter is not that parameter's: no update reads it there.
+            own = f"'{tensor}'" if tensor in names.parameters else str(tensor)
+            yield from _entries(subjects, own, entries, place)
             continue
         name = names.name_of(tensor)
         if name is None:

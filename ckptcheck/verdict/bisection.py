@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from ckptcheck.comparison.traces import TraceDiff, compare_traces
-from ckptcheck.errors import CkptcheckError
 from ckptcheck.experiment.bisection import Healing, smallest_failing, smallest_healing
 from ckptcheck.experiment.noise import Noise
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed
@@ -59,6 +58,8 @@ def _refusal(
     if len({device.split(":")[0] for device in experiment.settings.devices}) > 1:
         return "two devices never agree to the bit: a bisection needs both runs on one"
     failing = [(run, case) for run, case in zip(resumed, cases, strict=True) if not case.goes_on_exactly]
+    if not failing:
+        return "no resumed run diverges: there is nothing to bisect"
     first = next(((run, case) for run, case in failing if run.source == REFERENCE), None)
     if first is None:
         return "only a second resume in a row diverges: bisected is what the uninterrupted run has saved"
@@ -81,7 +82,6 @@ class _Bisection:
     _kept: Path = Path()
     _whole: tuple[Section, ...] = ()
     _saved: dict[int, str] = field(default_factory=dict)
-    _failed: dict[int, bool] = field(default_factory=dict)
 
     def sections(self, result: Result) -> tuple[Result, dict[str, Json]]:
         """The smallest set of sections that heals."""
@@ -103,22 +103,26 @@ class _Bisection:
         return self.case.load
 
     def _keep(self) -> None:
-        """Make the reference once more with its state kept; it must take the course of the first."""
-        name = "bisect-reference"
-        self._count(1)
-        try:
-            outcome, self._kept = self.experiment.keep(name, [1], self.case.step)
-        except CkptcheckError as error:
-            raise _StoppedError(f"the state could not be kept whole: {error}") from error
+        """Make the reference once more with its state kept, and saving after step 1 too if that does no harm."""
+        trouble = ""
+        for saves in ([1], []):
+            self._count(1)
+            name = f"bisect-kept-{self.runs}"
+            trouble = self._kept_by(name, saves)
+            if not trouble:
+                self._saved = dict.fromkeys(saves, name)
+                return
+        raise _StoppedError(trouble)
+
+    def _kept_by(self, name: str, saves: Sequence[int]) -> str:
+        """Make that run; why it is of no use, "" where it took the course of the first."""
+        outcome, self._kept = self.experiment.keep(name, saves, self.case.step)
         if outcome.status != "ended":
-            raise _StoppedError(f"the state could not be kept whole: {outcome.error} ({outcome.place})")
+            return f"the state could not be kept: {outcome.error} ({outcome.place})"
         if self._diff(name, 1).first is not None:
-            raise _StoppedError(
-                "made once more with its state kept, the uninterrupted run took another course: a state_dict or a save "
-                "of the target's changes what it trains"
-            )
+            return "made once more with its state kept, the uninterrupted run took another course"
         self._whole = sections_of_json(outcome.facts["kept"])
-        self._saved[1] = name
+        return ""
 
     def _diff(self, name: str, first: int) -> TraceDiff:
         """What differs between the reference and a run from step `first` on, without the noise floor."""
@@ -166,14 +170,15 @@ class _Bisection:
             said = "no recorded state heals the run: the fault lies in code, or in state that Run does not declare"
             result, other = without_state(result, said)
             return result, part | {"reason": _joined(said, other)}
-        texts = [one.text for one in found.sections]
-        part |= {"sections": list(texts), "sufficient": True, "necessary": found.necessary}
+        part |= {"sections": [one.text for one in found.sections], "sufficient": True, "necessary": found.necessary}
+        words = [one.words for one in found.sections]
         if not found.necessary:
-            said = f"putting back {_listed(texts)} heals the run, and so does everything else without it"
+            said = f"putting back {_listed(words)} heals the run, and so does everything else without it"
             return result, part | {"reason": said}
-        alone = "alone " if len(texts) == 1 else ""
-        but = "everything else put back does not" if len(texts) == 1 else "each of them is needed"
-        said = f"putting back {_listed(texts)} {alone}heals the run, {but}"
+        if len(words) == 1:
+            said = f"putting back {words[0]} alone heals the run; everything else put back without it does not"
+        else:
+            said = f"putting back {_listed(words)} heals the run; with any one of them left out nothing does"
         result, other = with_proof(result, found.sections, said)
         return result, part | {"proved": True, "reason": _joined(said, other)}
 
@@ -206,12 +211,11 @@ class _Bisection:
         self._saved |= dict.fromkeys(new, name)
 
     def _fails_at(self, step: int) -> bool:
-        if step not in self._failed:
-            self._count(1)
-            [trial] = self.experiment.resume([(self._saved[step], step)])
-            self._failed[step] = not self._judged(trial)[0]
-            self.experiment.forget(trial.name)
-        return self._failed[step]
+        self._count(1)
+        [trial] = self.experiment.resume([(self._saved[step], step)])
+        healed = self._judged(trial)[0]
+        self.experiment.forget(trial.name)
+        return not healed
 
     def _count(self, more: int) -> None:
         if self.runs + more > MAX_RUNS:

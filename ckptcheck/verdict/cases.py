@@ -9,9 +9,10 @@ from ckptcheck.comparison.bindings import bindings
 from ckptcheck.comparison.freezing import Breach, breaches
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.rounding_gradients import rounding_gradients
-from ckptcheck.comparison.states import compare_states
+from ckptcheck.comparison.states import StateDiff, compare_states
 from ckptcheck.comparison.traces import Difference, TraceDiff, compare_traces
 from ckptcheck.experiment.floor import Floor, FloorPass
+from ckptcheck.experiment.load_pass import LoadPass
 from ckptcheck.experiment.noise import NUMERIC, SETTINGS, Noise, touched_by_save
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed
 from ckptcheck.experiment.second_pass import SecondPass
@@ -41,13 +42,16 @@ def case_of(
     load = compare_states(state_at(saved, run.step, SAVED), state_at(right, run.step, LOAD))
     numerics = policy.state_exact and noise.only_numeric and not across(experiment.settings.devices)
     whole = compare_traces(left, right, first=run.step + 1, every=policy.tolerant or numerics)
+    whole = without_unseen_inputs(whole, load)
     rounding = rounding_gradients((left, right), run.step) if whole.first is not None else frozenset()
     floor = _measured_floor(experiment, run, rounding) if numerics and measure and _numeric(whole) else None
     trajectory = judged_part(whole, noise, policy, experiment.settings.devices, floor)
     measured: Measured = {}
     missing = ""
     curve = None
-    if measure and (trajectory.first is not None or raised is not None):
+    if measure and noise.only_numeric and noise.first_step <= run.step and not policy.tolerant:
+        measured, missing = LoadPass(experiment, run).measure(load), "equal runs differ before the load"
+    elif measure and (trajectory.first is not None or raised is not None):
         second = SecondPass(experiment, run, rtol=policy.rtol, atol=policy.atol)
         curve = curve_of(experiment, left, right, whole)
         measured, missing = second.measure(load, trajectory, curve)
@@ -55,12 +59,13 @@ def case_of(
             trajectory = within_tolerance(trajectory, second.within, policy)
     if floor is not None:
         measured = {**floor.differences, **measured}
+    built = state_at(right, run.step, BUILT)
     case = Case(
         run=run.name,
         step=run.step,
         load=load,
-        bound=bindings(load),
-        built=state_at(right, run.step, BUILT),
+        bound=bindings(load, built),
+        built=built,
         trajectory=trajectory,
         origins=Origins(left),
         measured=measured,
@@ -78,6 +83,14 @@ def case_of(
 
 def _raised_step(run: Resumed) -> int | None:
     return run.outcome.step if run.outcome.status != "ended" and run.outcome.phase in ("step", "save") else None
+
+
+def without_unseen_inputs(diff: TraceDiff, load: StateDiff | None) -> TraceDiff:
+    """Without inputs that one side has not seen, where only one side compiled: a compiled module runs no hooks."""
+    if load is None or load.left.flags.get("compiled_modules") == load.right.flags.get("compiled_modules"):
+        return diff
+    seen = (one for one in diff.differences if one.item.kind != "inputs" or (one.left and one.right))
+    return replace(diff, differences=tuple(seen))
 
 
 def _numeric(diff: TraceDiff) -> bool:
@@ -124,6 +137,8 @@ def loaded_step(case: Case) -> int | None:
     """The step other than k after which every differing parameter and state tensor had its loaded content."""
     if case.load is None or case.origins is None or not (case.trajectory and case.trajectory.first):
         return None
+    if _as_built(case):
+        return None  # weights that nothing has moved are those of many steps, and of none that was loaded
     contents = []
     tensors = 0
     for one in case.load.entries:
@@ -135,6 +150,17 @@ def loaded_step(case: Case) -> int | None:
             tensors += one.right.spec is not None and one.right.spec.numel > 1
     step = case.origins.common_step(contents) if tensors else None
     return step if step != case.step else None
+
+
+def _as_built(case: Case) -> bool:
+    """Whether parameters differ at the load, and all that do are still as the resumed run began with them."""
+    built = case.built.parameters if case.built is not None else {}
+    differing = case.loaded("param")
+    return bool(differing) and all(
+        one.right is not None and (before := built.get(one.name)) is not None
+        and before.entry.digest == one.right.digest
+        for one in differing
+    )  # fmt: skip
 
 
 def saving_of(experiment: Experiment, noise: Noise) -> tuple[Saving, ...]:

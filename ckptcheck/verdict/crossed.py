@@ -142,7 +142,7 @@ def _of_overflows(done: Experimented) -> list[Situation]:
     found, scaled = done.course.overflows, "scaler" in done.course.keeps
     name, right_after = "an overflow", "a resume right after an overflow"
     if not scaled:
-        why = "no gradient scaler was handed over, or it is off"
+        why = "no gradient scaler was seen at work"
         return [Situation(one, DOES_NOT_APPLY, why=why) for one in (name, right_after)]
     none = f"the loss scale never fell in {done.last} steps"
     crossing = _after_resume(name, found, done, none=none)
@@ -193,7 +193,7 @@ def _end_of_epoch(done: Experimented) -> Situation:
 def _average(done: Experimented) -> Situation:
     name, found = "an update of a moving average", done.course.averages
     if "ema" not in done.course.keeps:
-        return Situation(name, DOES_NOT_APPLY, why="no moving average was handed over")
+        return Situation(name, DOES_NOT_APPLY, why="no moving average was seen")
     return _after_resume(name, found, done, none=f"it did not move in {done.last} steps")
 
 
@@ -253,9 +253,7 @@ def _why_no_update(done: Experimented) -> str:
 
 def _in_evaluation(reference: Trace, points: Sequence[int]) -> tuple[int, ...]:
     mode = Item("structure", "eval")
-    return tuple(
-        step for step in points if reference.text(reference.digest(step, SAVED, mode)) not in (None, "", "[]")
-    )
+    return tuple(step for step in points if reference.text(reference.digest(step, SAVED, mode)) not in (None, "", "[]"))
 
 
 def _pending(reference: Trace, points: Sequence[int], items: Iterable[Item]) -> frozenset[int]:

@@ -57,9 +57,7 @@ def demanded(
     ]  # fmt: skip
 
 
-def check_demands(
-    require: Sequence[str], select: Sequence[str], ignore: Sequence[str], *, of_commands: bool
-) -> None:
+def check_demands(require: Sequence[str], select: Sequence[str], ignore: Sequence[str], *, of_commands: bool) -> None:
     """UsageError for a demand that no experiment can meet, before any run is made.
 
     A whole code must be one that is judged of a target, or of commands, and must not be left out; of a prefix one code

@@ -16,11 +16,12 @@ from ckptcheck.trace.items import Item
 
 NO_EPOCH: Final = frozenset({
     "in", "per", "this", "of", "step", "steps", "batch", "batches", "sample", "samples", "time", "seconds", "position",
-    "progress", "length", "size",
+    "progress", "length", "size", "best", "max", "total",
 })  # fmt: skip
 """Words that make a counter with "epoch" in its name another thing: samples in this epoch, steps per epoch."""
 NO_POSITION: Final = frozenset({
     "rng", "random", "generator", "seed", "worker", "workers", "rank", "id", "buffer", "replay", "ring", "micro",
+    "best",
 })  # fmt: skip
 """Words of counters that go round for reasons of their own."""
 GENERATORS: Final = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
@@ -43,12 +44,17 @@ def ends_of_epochs(
     that goes round with them counts micro-batches.
     """
     found: dict[int, str] = {}
+    named = {item for item in counters if _counts_epochs(item)}
+    for item in counters:
+        if item in named:
+            _note(found, _rises_now_and_then(counters[item]), item, counters[item])
     for item, values in counters.items():
-        words = _words(item.name)
-        if "epoch" in words or "epochs" in words:
-            _note(found, _rises_now_and_then(values, words), item, values)
-    for item, values in counters.items():
-        if item.kind == "data" and not NO_POSITION & set(_words(item.name, whole=True)) and not _inside(item, texts):
+        if (
+            item.kind == "data"
+            and item not in named
+            and not NO_POSITION & set(_words(item.name, whole=True))
+            and not _inside(item, texts)
+        ):
             falls = falls_back(values)
             if not _goes_with(falls, updating):
                 _note(found, falls, item, values)
@@ -65,10 +71,13 @@ def _note(found: dict[int, str], steps: Iterable[int], item: Item, values: Mappi
         found.setdefault(step, f"{item.kind} {item.name} goes from {before[step]} to {values[step]}")
 
 
-def _rises_now_and_then(values: Mapping[int, Scalar], words: Sequence[str]) -> list[int]:
+def _counts_epochs(item: Item) -> bool:
+    words = set(_words(item.name))
+    return bool({"epoch", "epochs"} & words) and not NO_EPOCH & words
+
+
+def _rises_now_and_then(values: Mapping[int, Scalar]) -> list[int]:
     """The steps in which a counter of epochs passes a whole number; none for what rises in every step, or falls."""
-    if NO_EPOCH & set(words):
-        return []
     pairs = [(step, _whole(before), _whole(now)) for (_, before), (step, now) in pairwise(values.items())]
     rises = [step for step, before, now in pairs if now > before]
     falls = any(now < before for _, before, now in pairs)
@@ -90,16 +99,20 @@ def falls_back(values: Mapping[int, Scalar]) -> list[int]:
     falls = [step for step, by in moves if by < 0]
     if stride <= 0 or not falls:
         return []
-    rises = 0
+    # Before the first step it may have stood a stride lower, or anywhere in the middle of an epoch.
+    rises = int(numbers[0] > 0)
+    is_cut, most = numbers[0] > stride, 0
     for place, (_, by) in enumerate(moves):
         is_last = place + 1 == len(moves) or moves[place + 1][1] < 0
         if by > 0 and not (math.isclose(by, stride, rel_tol=1e-6) or is_last):
             return []
-        if by < 0 and rises < LEAST - 1:
+        if by < 0 and rises < LEAST - 1 and not is_cut:
             return []
+        is_cut = is_cut and by > 0
         rises = rises + 1 if by > 0 else 0
+        most = max(most, rises)
     after = [float(values[step]) for step in falls]
-    return falls if all(one <= stride * (1 + 1e-6) for one in after) else []
+    return falls if most >= LEAST - 1 and all(one <= stride * (1 + 1e-6) for one in after) else []
 
 
 def period_of(digests: Sequence[bytes | None]) -> int:

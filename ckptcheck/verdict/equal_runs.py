@@ -52,10 +52,10 @@ def _told_from_chance(experiment: Experiment, noise: Noise, repeats: int) -> Noi
     """
     assert noise.perturbs is not None
     reference, repeat = experiment.traces[REFERENCE], experiment.traces["repeat"]
-    again = list(experiment.once_more({REFERENCE: f"{REFERENCE}-once-more"}).values())
+    again = list(experiment.once_more({REFERENCE: f"{REFERENCE}-again-once-more"}).values())
     if again and _first(compare_traces(reference, again[0])) is not None:
         # Two runs that save and differ from each other: saving that draws anew in each process, or chance.
-        again += experiment.once_more({REFERENCE: f"{REFERENCE}-once-more-2"}).values()
+        again += experiment.once_more({REFERENCE: f"{REFERENCE}-again-once-more-2"}).values()
         experiment.run_whole(repeat_names(repeats, 1))
         repeats += 1
     equal = [one for one in _repeats(experiment, repeats)[1:] if _first(compare_traces(repeat, one)) is None]
@@ -99,10 +99,12 @@ def confirmed(experiment: Experiment, run: Resumed, case: Case, cause: Cause | N
 
 def _again(experiment: Experiment, run: Resumed, step: int) -> Trace | None:
     """Another run from the same checkpoint, at least up to a step; the second pass may have made it."""
-    made = experiment.traces.get(f"{run.name}-again")
-    if made is not None and (step, STEP) in made.moments:
-        return made
-    return experiment.once_more({run.name: f"{run.name}-once-more"}, step).get(f"{run.name}-once-more")
+    once_more = f"{run.name}-again-once-more"
+    for name in (f"{run.name}-again", once_more):
+        made = experiment.traces.get(name)
+        if made is not None and (step, STEP) in made.moments:
+            return made
+    return experiment.once_more({run.name: once_more}, step).get(once_more)
 
 
 def _repeats_itself(run: Trace, again: Trace, diff: TraceDiff) -> bool:
@@ -126,7 +128,10 @@ def _never_agrees(experiment: Experiment, run: Resumed, first: Difference, noise
     resumed = list(filter(None, [_again(experiment, run, first.step)]))
     whole: list[Trace] = []
     for number in range(MORE):
-        names = {run.name: f"{run.name}-more-{number}", REFERENCE: f"{REFERENCE}-more-for-{run.name}-{number}"}
+        names = {
+            run.name: f"{run.name}-again-more-{number}",
+            REFERENCE: f"{REFERENCE}-again-more-for-{run.name}-{number}",
+        }
         made = experiment.once_more(names, first.step)
         resumed += [made[names[run.name]]] if names[run.name] in made else []
         whole += [made[names[REFERENCE]]] if names[REFERENCE] in made else []
@@ -157,7 +162,7 @@ def with_what_is_noisy(case: Case, experiment: Experiment, noise: Noise) -> Case
 
 def operations_of(experiment: Experiment) -> tuple[str, ...]:
     """The operations of the run that torch says are not deterministic; () where it names none, or raised."""
-    name = f"{REFERENCE}-to-name-operations"
+    name = f"{REFERENCE}-again-to-name-operations"
     experiment.once_more({REFERENCE: name}, warn=True)
     found = experiment.outcomes[name].facts.get("operations", [])
     return tuple(str(one) for one in found)
@@ -176,8 +181,11 @@ def noisy_generators(experiment: Experiment, noise: Noise) -> tuple[str, ...]:
 def noise_part(noise: Noise, cases: Sequence[Case]) -> dict[str, Json]:
     """The floor as data: where equal runs part, how far, by which factor a resumed run may be further away."""
     first = noise.first
-    rounding: list[Json] = [*sorted({name for case in cases for name in case.rounding})]
     floors = [(case, case.floor) for case in cases if case.floor is not None]
+    of_rounding = {name for case in cases for name in case.rounding} | {
+        item.name for _, floor in floors for _, item in floor.resumed if item.name in floor.rounding
+    }
+    rounding: list[Json] = [*sorted(of_rounding)]
     part: dict[str, Json] = {
         "repeated": noise.repeated,
         "first": {"step": first.step, "stage": first.stage} if first is not None else None,

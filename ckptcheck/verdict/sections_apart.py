@@ -65,9 +65,7 @@ def _sections_of(one: EntryDifference, kept: Sequence[Section]) -> Iterator[Sect
         yield Section(kind, name=one.name)
 
 
-def _narrowed(
-    outer: Section, differing: Sequence[Section], load: StateDiff
-) -> tuple[Section, tuple[Section, ...]]:
+def _narrowed(outer: Section, differing: Sequence[Section], load: StateDiff) -> tuple[Section, tuple[Section, ...]]:
     keys, names = ({getattr(one, field): None for one in differing} for field in ("key", "name"))
     key = next(iter(keys)) if len(keys) == 1 else ""
     name = next(iter(names)) if len(names) == 1 else ""

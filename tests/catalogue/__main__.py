@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.catalogue.cells import fault_cells
 from tests.catalogue.clean import clean_cells
+from tests.catalogue.combinations import combined_cells
 from tests.catalogue.figures import table_of
 from tests.catalogue.running import Cell, judged_all
 
@@ -49,7 +50,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _cells(asked: argparse.Namespace) -> list[Cell]:
-    cells = [] if asked.clean else fault_cells()
+    cells = [] if asked.clean else [*fault_cells(), *combined_cells()]
     cells += [] if asked.faults else clean_cells()
     wanted = [one for one in cells if all(text in str(one) for text in asked.only)]
     return wanted[:: asked.every]

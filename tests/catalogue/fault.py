@@ -1,7 +1,7 @@
 """The nouns of the catalogue: a fault that is planted, and what `verify` must say of it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ckptcheck.finding import Result, Verdict
@@ -11,6 +11,22 @@ from tests.catalogue.training import Training
 AT_LOAD: Final = "load"
 CLEAN: Final = "clean"
 """The family of resumes that must pass."""
+SEVERAL: Final = "several at once"
+"""The family of trainings with more than one fault."""
+
+STAGES: Final = (
+    "load", "rng", "hyperparameters", "inputs", "buffers", "loss", "grad",
+    "scaler", "state", "param", "schedule", "ema", "data", "extra",
+)  # fmt: skip
+"""The stages of a step in causal order."""
+
+ORDER: Final = (
+    "CK609", "CK401", "CK402", "CK403",
+    "CK301", "CK302", "CK303", "CK304", "CK305", "CK307", "CK309", "CK311", "CK405", "CK406", "CK504", "CK505",
+    "CK202", "CK203", "CK201", "CK602", "CK306", "CK603", "CK612", "CK604", "CK605", "CK608", "CK208", "CK613",
+    "CK601", "CK614", "CK606", "CK607", "CK610",
+)  # fmt: skip
+"""Which code is the cause of what is found at the same time, the most specific first: the contract's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +36,26 @@ class Expected:
     Attributes:
         causes: the codes of which one must be the cause; more than one only where they are equally right.
         step: the step of the first divergence; None for k, the step of the load.
-        stages: the stages of which one must be the first divergence's.
+        stages: the stages of which one must be the first divergence's; None where a run raised.
         parameters: the parameters of which one must be named by the first divergence; empty where none has to be.
         keys: the same for the key: a state key, hyperparameter, buffer, generator or entry of a section.
         beside: codes that must be among the findings too.
         says: words that the cause's message or evidence must hold.
         fails: False for a legal difference that must pass.
+        inconclusive: True where training is not deterministic, so that there is no verdict but this.
+        together: for each further fault in the same training its codes, of which one must be among the findings.
     """
 
     causes: tuple[str, ...]
     step: int | None = None
-    stages: tuple[str, ...] = (AT_LOAD,)
+    stages: tuple[str | None, ...] = (AT_LOAD,)
     parameters: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
     fails: bool = True
+    inconclusive: bool = False
+    together: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +117,20 @@ class Score:
         return f" [{', '.join(words)}]" if words else ""
 
 
+def combined(parts: Sequence[Expected], spec: Spec) -> Expected:
+    """What must be said of several faults at once: the first in time is the cause, and all others are named."""
+
+    def when(one: Expected) -> tuple[int, int, int]:
+        code = min(ORDER.index(cause) for cause in one.causes)
+        if ORDER[code] == "CK609":
+            return spec.at, -1, 0
+        step = spec.at if one.step is None else one.step
+        return step, min(STAGES.index(stage or "extra") for stage in one.stages), code
+
+    first = min(parts, key=when)
+    return replace(first, together=tuple(one.causes for one in parts if one is not first))
+
+
 def score(cell: str, family: str, spec: Spec, expected: Expected, result: Result) -> Score:
     """Hold a result against what was expected."""
     place = result.first_divergence
@@ -112,13 +146,15 @@ def score(cell: str, family: str, spec: Spec, expected: Expected, result: Result
     return Score(
         cell=cell,
         family=family,
-        detected=result.verdict is Verdict.FAIL,
+        detected=result.verdict is (Verdict.INCONCLUSIVE if expected.inconclusive else Verdict.FAIL),
         cause=cause,
         step=place is not None and place.step == wanted and place.stage in expected.stages,
         tensor=place is not None
         and (not expected.parameters or place.parameter in expected.parameters)
         and (not expected.keys or place.key in expected.keys),
-        told={*expected.beside} <= beside and all(word in text for word in expected.says),
+        told={*expected.beside} <= beside
+        and all(word in text for word in expected.says)
+        and all(beside & {*codes} for codes in expected.together),
         got=got,
     )
 

@@ -139,14 +139,14 @@ def make_groups(spec: Spec, model: nn.Module) -> list[dict[str, Any]]:
     return [{"params": decayed, **decay}, {"params": rest, "lr": LR / 2, **plain}]
 
 
-def make_optimizer(spec: Spec, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer over `make_groups`."""
+def make_optimizer(spec: Spec, model: nn.Module, groups: list[dict[str, Any]] | None = None) -> torch.optim.Optimizer:
+    """The optimizer over groups, those of `make_groups` unless others are given."""
     kind, options = OPTIMIZER_CHOICES[spec.optimizer]
     if spec.foreach == "fused":
         options = {**options, "fused": True}
     elif spec.foreach is not None:
         options = {**options, "foreach": spec.foreach}
-    return kind(make_groups(spec, model), lr=LR, **options)
+    return kind(groups or make_groups(spec, model), lr=LR, **options)
 
 
 def make_schedule(spec: Spec, optimizer: torch.optim.Optimizer) -> Any:

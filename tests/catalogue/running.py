@@ -15,7 +15,7 @@ import ckptcheck
 from ckptcheck import verbs
 from ckptcheck.experiment import process
 from ckptcheck.finding import Result
-from tests.catalogue.fault import CLEAN, Expected, Fault, Score, score, score_of_clean
+from tests.catalogue.fault import CLEAN, SEVERAL, Expected, Fault, Score, combined, score, score_of_clean
 from tests.catalogue.spec import Spec
 from tests.catalogue.special import make_training
 from tests.experiment.forks import serve, start_forked
@@ -73,14 +73,15 @@ def verdict_on(cell: Cell, folder: Path, **options: Any) -> Result:
 
 
 def judged(cell: Cell, folder: Path, **options: Any) -> Score:
-    """The verdict on a cell, held against what is expected of its fault, or of a clean resume."""
+    """The verdict on a cell, held against what is expected of its faults, or of a clean resume."""
     from tests.catalogue.table import FAULTS
 
     if not cell.faults:
         return score_of_clean(str(cell), CLEAN, verdict_on(cell, folder, **options))
-    fault = FAULTS[cell.faults[0]]
-    expected = expected_of(fault, cell.spec)
-    return score(str(cell), fault.family, cell.spec, expected, verdict_on(cell, folder, **options))
+    faults = [FAULTS[name] for name in cell.faults]
+    expected = combined([expected_of(one, cell.spec) for one in faults], cell.spec)
+    family = faults[0].family if len(faults) == 1 else SEVERAL
+    return score(str(cell), family, cell.spec, expected, verdict_on(cell, folder, **options))
 
 
 @contextmanager

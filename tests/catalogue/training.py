@@ -86,6 +86,7 @@ class Training:
         before_step, after_step: called with the step's number.
         between: called between backward and update.
         resumed: whether this run has loaded a checkpoint, which is `read`.
+        declared: what `verify` got, once `run` was called; a load that makes a new object puts it there.
     """
 
     def __init__(self, spec: Spec, ctx: ckptcheck.Context) -> None:
@@ -105,6 +106,7 @@ class Training:
         self.loop = Loop()
         self.clip = 5.0
         self.resumed = False
+        self.declared: ckptcheck.Run | None = None
         self.read: Checkpoint = {}
         self.before_save: list[Callable[[Checkpoint], None]] = []
         self.before_restore: list[Callable[[Checkpoint], None]] = []
@@ -263,8 +265,9 @@ class Training:
 
     def run(self) -> ckptcheck.Run:
         """What `verify` gets of it."""
-        return ckptcheck.Run(
+        self.declared = ckptcheck.Run(
             model=self.model, optimizer=self.optimizer, scheduler=self.schedule, scaler=self.scaler, ema=self.ema,
             data=self.data, extra={"loop": self.loop}, step=self.step, save=self.save, load=self.load,
             freeze={"first.*": "hold"} if self.spec.freeze != "none" else {},
         )  # fmt: skip
+        return self.declared

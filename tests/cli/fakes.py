@@ -26,7 +26,8 @@ class FakeVerbs:
                digest: str | None = None, quick: bool = False, repeats: int = 1, policy: str = "exact",
                rtol: float = 0.0, atol: float = 0.0, freeze: Mapping[str, str] = {}, timeout_s: float = 600.0,
                jobs: int | None = None, select: Sequence[str] = ("CK",), ignore: Sequence[str] = (),
-               require: Sequence[str] = (), progress: Progress | None = None) -> Result:  # fmt: skip
+               require: Sequence[str] = (), bisect: bool = False,
+               progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
     def save(self, target: str, *, steps: int, output: Path, trace: Path | None = None, store: bool = False,

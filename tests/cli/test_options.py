@@ -15,7 +15,7 @@ VERIFY_DEFAULTS = {
     "resume_device": None, "quick": False, "policy": "exact", "deterministic": False, "repeats": 1, "rtol": 0.0,
     "atol": 0.0, "freeze": {}, "timeout_s": 600.0, "seed": 0, "jobs": None, "folder": None, "share": (), "env": {},
     "online": False, "every": 1, "only": (), "grads": True, "digest": None, "select": ("CK",), "ignore": (),
-    "require": (),
+    "require": (), "bisect": False,
 }  # fmt: skip
 COMMANDS = {**VERIFY_DEFAULTS, "target": None, "run": "a {dir}", "resume": "b {ckpt}"}
 COMMAND_OPTIONS = [
@@ -31,6 +31,7 @@ COMMAND_OPTIONS = [
 VERIFY_OPTIONS = [
     ("--steps 30", {"steps": 30}),
     ("--resume-at 5 --resume-at 15", {"resume_at": (5, 15)}),
+    ("--resume-at auto --resume-at 5", {"resume_at": ("auto", 5)}),
     ("--device cuda --resume-device cpu", {"device": "cuda", "resume_device": "cpu"}),
     ("--quick --deterministic", {"quick": True, "deterministic": True}),
     ("--policy state-exact --repeats 3", {"policy": "state-exact", "repeats": 3}),
@@ -39,6 +40,7 @@ VERIFY_OPTIONS = [
     ("--timeout 12.5 --seed -1 --jobs 2", {"timeout_s": 12.5, "seed": -1, "jobs": 2}),
     ("--select CK2,CK601 --select CK3", {"select": ("CK2", "CK601", "CK3")}),
     ("--ignore CK614", {"ignore": ("CK614",)}),
+    ("--bisect", {"bisect": True}),
     ("--require CK603,CK609", {"require": ("CK603", "CK609")}),
 ]
 
@@ -109,6 +111,8 @@ WRONG = [
     ("verify --run a --resume b --env A", "'A' is not NAME=VALUE"),
     ("verify --run a --resume b --every 0", "'--every'"),
     ("verify t --steps 0", "'--steps'"),
+    ("verify t --resume-at half", "'half' is no step to resume after: give a number, or auto"),
+    ("verify t --resume-at 2.5", "'2.5' is no step to resume after"),
     ("verify t --steps x", "'x' is not a valid integer range"),
     ("verify t --stesp 3", "--steps"),
     ("verify t --policy loose", "'exact', 'state-exact'"),

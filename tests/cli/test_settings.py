@@ -131,3 +131,10 @@ def test_a_real_process_fails_by_a_contract_of_pyproject_toml(tmp_path):
     code, told = run(below, "check", str(tmp_path / "weights.pt"))
     assert (code, told["verdict"]) == (2, "error")
     assert "there is no key frezee; did you mean freeze?" in told["error"]
+
+
+def test_the_file_may_leave_the_points_to_be_picked(ckptcheck, tmp_path, monkeypatch):
+    (tmp_path / "ckptcheck.toml").write_text('[verify]\ntarget = "t.py"\nresume-at = "auto"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert called(ckptcheck, "verify")["resume_at"] == ("auto",)
+    assert called(ckptcheck, "verify --resume-at 3")["resume_at"] == (3,)

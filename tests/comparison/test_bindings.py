@@ -4,7 +4,10 @@ import pytest
 
 from ckptcheck.comparison.bindings import Binding, Slot, bindings
 from ckptcheck.comparison.states import compare_states
-from tests.comparison.written import entry, number, optimizer, state_of
+from ckptcheck.state.digest import Digest
+from ckptcheck.state.tensor import TensorSpec
+from ckptcheck.state.training_state import Entry
+from tests.comparison.written import content, entry, number, optimizer, state_of
 
 
 def bind(left, right) -> Binding:
@@ -17,7 +20,8 @@ def full(value: int, step: int = 3) -> dict:
 
 
 NOTHING = {"stale": (), "left_only": (), "right_only": (), "regrouped": {}, "permuted": {}, "missing": (),
-           "none_loaded": False, "partial": {}, "reshaped": (), "counted": (), "valued": ()}  # fmt: skip
+           "none_loaded": False, "partial": {}, "reshaped": (), "counted": (), "valued": (),
+           "as_built": ()}  # fmt: skip
 MEMBERS = [["a", "b", "c"]]
 STATE = {"a": full(1), "b": full(2), "c": full(3)}
 
@@ -97,3 +101,34 @@ def test_each_optimizer_that_both_have_gets_a_binding():
     found = bindings(compare_states(state_of(one, one), state_of(one, none)))
     assert [(each.optimizer, each.none_loaded) for each in found] == [(0, False), (1, True)]
     assert len(bindings(compare_states(state_of(one, one), state_of(one)))) == 1
+
+
+def test_state_as_it_was_built_is_missing():
+    built = optimizer(MEMBERS, {name: full(0, 0) for name in "abc"})
+    for state, missing in (
+        ({**STATE, "b": full(0, 0)}, ("b",)),
+        ({name: full(0, 0) for name in "abc"}, ("a", "b", "c")),
+        ({**STATE, "b": full(0, 3)}, ()),
+    ):
+        diff = compare_states(state_of(optimizer(MEMBERS, STATE)), state_of(optimizer(MEMBERS, state)))
+        (found,) = bindings(diff, state_of(built))
+        assert (found.missing, found.as_built, found.none_loaded) == (missing, missing, len(missing) == 3)
+
+
+def test_state_that_was_saved_as_it_was_built_is_not_missing():
+    built = optimizer(MEMBERS, {name: full(0, 0) for name in "abc"})
+    (found,) = bindings(compare_states(state_of(built), state_of(built)), state_of(built))
+    assert found.missing == ()
+
+
+def test_a_number_in_place_of_a_scalar_tensor_has_no_other_shape():
+    scalar = Entry(TensorSpec("float32", ()), Digest("xxh3_128", content(3)), value=3.0)
+    for loaded, kind in ((number(3), "valued"), (number(4), "counted")):
+        found = bind(optimizer([["a"]], {"a": {"step": scalar}}), optimizer([["a"]], {"a": {"step": loaded}}))
+        assert (getattr(found, kind), found.reshaped) == ((("a", "step"),), ())
+
+
+def test_state_under_a_key_that_is_no_parameter_binds_nothing():
+    moved = {f"'{name}'": one for name, one in STATE.items()}
+    found = bind(optimizer(MEMBERS, STATE), optimizer(MEMBERS, moved))
+    assert (found.missing, found.none_loaded, found.permuted) == (("a", "b", "c"), True, {})

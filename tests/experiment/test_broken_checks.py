@@ -18,6 +18,8 @@ from ckptcheck.experiment.run import Context, Run
 from ckptcheck.finding import Result, Verdict
 
 STOP, STEPS = 3, 14
+FEW = 5
+"""Steps that show all but what heals by the last one."""
 TRAINING = '''
 import copy
 
@@ -28,11 +30,12 @@ class Average:
     """Averaged weights."""
 
     def __init__(self, model):
-        self.shadow = copy.deepcopy(model.state_dict())
+        self.shadow = copy.deepcopy(dict(model.named_parameters()))
 
     def update(self, model):
-        for name, value in model.state_dict().items():
-            self.shadow[name] += 0.1 * (value - self.shadow[name])
+        with torch.no_grad():
+            for name, value in model.named_parameters():
+                self.shadow[name] += 0.1 * (value - self.shadow[name])
 
     def state_dict(self):
         return self.shadow
@@ -157,15 +160,13 @@ class Seen:
         self.weights[step] = copy.deepcopy(dict(self.live.model.named_parameters()))
         self.optimizer[step] = copy.deepcopy(self.live.optimizer.state_dict())
         if loss is not None:
-            self.losses[step] = float(loss)
+            self.losses[step] = loss.item()
 
 
 def both_runs(target: str, folder: Path) -> tuple[Seen, Seen]:
     """The run that went through and the resumed one, from its load on."""
     build = runpy.run_path(target)["build"]
-    whole, resumed = (
-        Seen(build(Context(torch.device("cpu"), 0, folder)), {}, {}, {}) for _ in range(2)
-    )
+    whole, resumed = (Seen(build(Context(torch.device("cpu"), 0, folder)), {}, {}, {}) for _ in range(2))
     for step in range(1, STEPS + 1):
         whole.look(step, whole.live.step(step))
         if step == STOP:
@@ -264,18 +265,19 @@ def test_a_check_of_other_projects_passes_a_fault_that_verify_names(
     passes: Callable[[Seen, Seen], bool],
     fault: str,
     cause: str,
+    *,
     check: Callable[..., Result],
     target: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
     path = target(TRAINING.replace("{fault!r}", repr(fault)))
     assert passes(*both_runs(path, tmp_path))
-    result = check(path, steps=STEPS, resume_at=[STOP], quick=True)
+    result = check(path, steps=STEPS if passes is compares_only_the_end else FEW, resume_at=[STOP], quick=True)
     assert result.verdict is Verdict.FAIL
     assert result.cause is not None
     assert result.cause.code == cause
 
 
 def test_the_training_without_a_fault_passes(check: Callable[..., Result], target: Callable[[str], str]) -> None:
-    result = check(target(TRAINING.replace("{fault!r}", "None")), steps=STEPS, resume_at=[STOP])
+    result = check(target(TRAINING.replace("{fault!r}", "None")), steps=FEW, resume_at=[STOP], quick=True)
     assert result.verdict is Verdict.PASS

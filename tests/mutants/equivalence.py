@@ -3,6 +3,8 @@
 Both sides are reduced to what they do and compared. Each reduction has its reason:
 
 - annotations, docstrings and `if TYPE_CHECKING` never run;
+- the marks that make an argument one by name or by place only bind our own calls;
+- a plural in a message is not the message (GRAMMAR);
 - `cast(T, x)` is x; an assertion that something `is not None` is there for the type checker;
 - `frozen` and `slots` of a dataclass forbid what the package does not do;
 - `is` and `==` agree on None, True, False and members of an enumeration;
@@ -29,6 +31,11 @@ PACE: Final = {
     "_TRIED": "how many prefixes are tried",
 }
 """Constants of speed and size, with what they say."""
+GRAMMAR: Final = (
+    {"is", "are"}, {"was", "were"}, {"it", "them"}, {"", "s"}, {"begins", "begin"}, {"differs", "differ"},
+    {"name", "names"}, {"agrees", "agree"}, {"has", "have"},
+)  # fmt: skip
+"""Pairs of words that only the number of things decides between."""
 
 
 def is_equivalent(original: str, mutated: str) -> bool:
@@ -50,7 +57,7 @@ class _Reduction(ast.NodeTransformer):
     def __init__(self, guards: bool = True) -> None:
         self._guards = guards
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # noqa: N802
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             return ast.Pass()
         return self.generic_visit(node)
@@ -59,11 +66,21 @@ class _Reduction(ast.NodeTransformer):
         node.annotation = None
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        node.defaults = [*node.defaults, *(one for one in node.kw_defaults if one is not None)]
+        node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        return self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        words = [one.value if isinstance(one, ast.Constant) else None for one in (node.body, node.orelse)]
+        return ast.Constant(None) if set(words) in GRAMMAR else self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         is_alias = ast.unparse(node.annotation) == "TypeAlias"
         paced = isinstance(node.target, ast.Name) and node.target.id in PACE
         node.annotation = ast.Constant(None)
@@ -71,15 +88,15 @@ class _Reduction(ast.NodeTransformer):
             node.value = None
         return self.generic_visit(node)
 
-    def visit_If(self, node: ast.If) -> ast.AST:  # noqa: N802
+    def visit_If(self, node: ast.If) -> ast.AST:
         if ast.unparse(node.test) == "TYPE_CHECKING":
             return ast.Pass()
         return self.generic_visit(node)
 
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:  # noqa: N802
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
         return ast.Pass() if _is_for_the_type_checker(node.test) else self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         called = ast.unparse(node.func)
         if called == "cast" and len(node.args) == 2:
             return self.visit(node.args[1])
@@ -89,7 +106,7 @@ class _Reduction(ast.NodeTransformer):
             node.keywords = []
         return self.generic_visit(node)
 
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:  # noqa: N802
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if len(node.ops) == 1 and _is_single(node.comparators[0]):
             same = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}.get(type(node.ops[0]))
             node.ops = [same()] if same is not None else node.ops

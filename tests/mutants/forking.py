@@ -32,11 +32,12 @@ class Outcome:
 class Server:
     """One copy of the repository with a server of its own."""
 
-    def __init__(self, root: Path, *, writing: bool = False) -> None:
+    def __init__(self, root: Path, *, writing: bool = False, bare: bool = False) -> None:
+        """`writing` keeps compiled tests; a `bare` server has nothing imported beforehand."""
         self.root = root
         self._log = root.with_name(root.name + ".log")
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.mutants.server"],
+            [sys.executable, "-W", "ignore", "-m", "tests.mutants.server", *(["--bare"] if bare else [])],
             cwd=root,
             env=environment(root, writing=writing),
             stdin=subprocess.PIPE,
@@ -63,9 +64,10 @@ class Server:
 
     def close(self) -> None:
         """End the server."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        with self._process as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None

@@ -1,8 +1,7 @@
 """One mutant against the tests that run what it changed, those most likely to see it first."""
 
-import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from queue import Empty, SimpleQueue
@@ -12,11 +11,11 @@ from typing import Final
 from tests.mutants.equivalence import is_equivalent
 from tests.mutants.forking import Outcome, Server
 from tests.mutants.mutant import Mutant
-from tests.mutants.reach import Reach, Test
+from tests.mutants.reach import Reach, Timed
 
-FIRST: Final = 40
-"""Tests of the first round: those of the file's namesake and of its room, the cheapest first."""
-SPENT_S: Final = 150.0
+NEAR: Final = 60
+"""Tests of the second round."""
+BUDGET_S: Final = 150.0
 """Tests of a mutant take at most so long, as measured without it; the most expensive ones are left out."""
 LIMIT_FACTOR: Final = 6.0
 LIMIT_LEAST_S: Final = 30.0
@@ -37,12 +36,12 @@ class Fate:
     by: str = ""
 
 
-def judge(mutant: Mutant, server: Server, reach: Reach) -> Fate:
+def judge(mutant: Mutant, server: Server, reach: Reach, budget_s: float = BUDGET_S) -> Fate:
     """Put the mutant into the server's copy, run tests until one fails, and take it out again."""
     if is_equivalent(mutant.original, mutant.mutated):
         return Fate(mutant, EQUIVALENT)
     reached = reach.running(mutant.path, mutant.lines)
-    chosen = affordable(reached)
+    chosen = affordable(reached, budget_s)
     if not chosen:
         return Fate(mutant, UNREACHED)
     path = server.root / mutant.path
@@ -61,31 +60,30 @@ def judge(mutant: Mutant, server: Server, reach: Reach) -> Fate:
         path.write_text(mutant.original)
 
 
-def affordable(tests: Sequence[Test]) -> list[Test]:
-    """The cheapest tests that together take no longer than SPENT_S."""
+def affordable(tests: Sequence[Timed], budget_s: float) -> list[Timed]:
+    """The cheapest tests that together take no longer than the budget."""
     kept, spent = [], 0.0
     for one in sorted(tests, key=lambda one: one.seconds):
         spent += one.seconds
-        if spent > SPENT_S:
+        if spent > budget_s:
             break
         kept.append(one)
     return kept
 
 
-def rounds(mutant: Mutant, tests: Sequence[Test]) -> Iterator[list[Test]]:
-    """The tests in rounds, each a run of pytest that stops at the first failure."""
-    room = mutant.path.split("/")[1]
-    stem = PurePosixPath(mutant.path).stem
-    near = [one for one in tests if stem in PurePosixPath(one.file).stem]
-    near += [one for one in tests if one not in near and one.file.split("/")[1] == room]
-    first = near[:FIRST] or list(tests[:FIRST])
-    yield first
-    rest = [one for one in tests if one not in set(first)]
-    if rest:
-        yield rest
+def rounds(mutant: Mutant, tests: Sequence[Timed]) -> Iterator[list[Timed]]:
+    """The tests in rounds, each a run of pytest that stops at the first failure.
+
+    First those in files with the name of the mutated one, then the cheapest of its room, then all others.
+    """
+    room, stem = mutant.path.split("/")[1], PurePosixPath(mutant.path).stem
+    namesakes = [one for one in tests if stem in PurePosixPath(one.file).stem]
+    near = [one for one in tests if one.file.split("/")[1] == room and one not in namesakes][:NEAR]
+    taken = {*namesakes, *near}
+    yield from (found for found in (namesakes, near, [one for one in tests if one not in taken]) if found)
 
 
-def _run(server: Server, tests: Sequence[Test]) -> Outcome:
+def _run(server: Server, tests: Sequence[Timed]) -> Outcome:
     limit_s = max(LIMIT_LEAST_S, LIMIT_FACTOR * sum(one.seconds for one in tests))
     files = list(dict.fromkeys(one.file for one in tests))
     return server.run(files, [one.name for one in tests], limit_s)
@@ -96,15 +94,16 @@ def _by(outcome: Outcome) -> str:
     return lines[0].split(" - ")[0].partition(" ")[2] if lines else f"pytest ended with {outcome.code}"
 
 
-def judge_all(mutants: Sequence[Mutant], pristine: Path, work: Path, reach: Reach, workers: int) -> Iterator[Fate]:
-    """The fates, as they come, from several copies of the repository."""
+def judge_all(
+    mutants: Sequence[Mutant], roots: Sequence[Path], reach: Reach, budget_s: float = BUDGET_S
+) -> Iterator[Fate]:
+    """The fates, as they come, from several copies of the repository, each with a server of its own."""
     waiting: SimpleQueue[Mutant] = SimpleQueue()
     for one in mutants:
         waiting.put(one)
     fates: SimpleQueue[Fate | BaseException] = SimpleQueue()
-    roots = [_copy(pristine, work / f"copy-{place}") for place in range(workers)]
     for root in roots:
-        Thread(target=_work, args=(root, waiting, fates, reach), daemon=True).start()
+        Thread(target=_work, args=(root, waiting, fates, lambda *what: judge(*what, reach, budget_s))).start()
     for _ in mutants:
         fate = fates.get()
         if isinstance(fate, BaseException):
@@ -112,17 +111,16 @@ def judge_all(mutants: Sequence[Mutant], pristine: Path, work: Path, reach: Reac
         yield fate
 
 
-def _copy(pristine: Path, root: Path) -> Path:
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(pristine, root)
-    return root
-
-
-def _work(root: Path, waiting: "SimpleQueue[Mutant]", fates: "SimpleQueue[Fate | BaseException]", reach: Reach) -> None:
+def _work(
+    root: Path,
+    waiting: "SimpleQueue[Mutant]",
+    fates: "SimpleQueue[Fate | BaseException]",
+    fate_of: Callable[[Mutant, Server], Fate],
+) -> None:
     try:
         server = Server(root)
         while True:
-            fates.put(judge(waiting.get_nowait(), server, reach))
+            fates.put(fate_of(waiting.get_nowait(), server))
     except Empty:
         server.close()
     except BaseException as error:  # noqa: BLE001  told by the main thread

@@ -59,7 +59,7 @@ class _Marking(ast.NodeTransformer):
         self._statements = statements
         self._depth = 0
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         self._depth += 1
         self.generic_visit(node)
         self._depth -= 1

@@ -1,12 +1,17 @@
 """A process with torch and pytest imported that forks for each mutant: a mutant costs what its tests cost.
 
 Only modules that no mutant touches are imported before the fork. Orders come line by line on stdin as JSON:
-`{"files", "tests", "limit_s", "log", "map"}`; answers go to stdout: `{"code", "seconds", "timed_out"}`.
+`{"files", "tests", "limit_s", "log", "map"}`; answers go to stdout: `{"code", "seconds", "timed_out"}`. With `--bare`
+nothing is imported beforehand.
 """
 
+import contextlib
+import gc
 import importlib
 import json
+import math
 import os
+import resource
 import select
 import signal
 import socket
@@ -17,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.config import get_config
 
 PRELOADED = (
     "torch", "torch.utils.data", "torch._dynamo", "numpy", "numpy.random", "numpy.testing", "hypothesis",
-    "hypothesis.extra.numpy", "click.testing", "rich.console", "rich.table", "xxhash",
+    "hypothesis.extra.numpy", "_hypothesis_pytestplugin", "click.testing", "rich.console", "rich.table", "xxhash",
     "safetensors.torch", "sqlite3", "sklearn.datasets",
 )  # fmt: skip
 OPTIONS = (
@@ -29,6 +35,8 @@ OPTIONS = (
 )  # fmt: skip
 POLL_S = 0.01
 TIMED_OUT = -1
+PATIENCE = 6
+"""The limit is one of processor time; of wall time so many times as much, as others may use the machine too."""
 
 
 class Chosen:
@@ -69,8 +77,11 @@ class Mapping:
 
 def main() -> None:
     """Serve orders until stdin ends."""
-    for name in PRELOADED:
+    get_config()  # imports what pytest is made of
+    for name in () if "--bare" in sys.argv else PRELOADED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # what a fork never touches is never copied
     sys.stdout.write(json.dumps({"ready": True}) + "\n")
     sys.stdout.flush()
     for line in sys.stdin:
@@ -89,8 +100,9 @@ def _served(order: dict[str, Any]) -> dict[str, Any]:
         spent = time.monotonic() - began
         if ended:
             _end_group(child)
-            return {"code": os.waitstatus_to_exitcode(status), "seconds": round(spent, 3), "timed_out": False}
-        if spent > order["limit_s"]:
+            code = os.waitstatus_to_exitcode(status)
+            return {"code": code, "seconds": round(spent, 3), "timed_out": code == -signal.SIGXCPU}
+        if spent > PATIENCE * order["limit_s"]:
             _end_group(child)
             os.waitpid(child, 0)
             return {"code": TIMED_OUT, "seconds": round(spent, 3), "timed_out": True}
@@ -98,14 +110,14 @@ def _served(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end_group(leader: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _run(order: dict[str, Any]) -> None:
     os.setsid()
+    limit_s = math.ceil(order["limit_s"])
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
@@ -118,6 +130,10 @@ def _run(order: dict[str, Any]) -> None:
         options.remove("-x")
     if order.get("tests") is not None:
         plugins.append(Chosen(order["tests"]))
+    if hypothesis := sys.modules.get("hypothesis"):  # the first failure will do, it need not be the least
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+        hypothesis.settings.register_profile("mutants", phases=phases, database=None)
+        hypothesis.settings.load_profile("mutants")
     _fork_server()
     code = pytest.main([*options, *order["files"]], plugins)
     sys.stdout.flush()

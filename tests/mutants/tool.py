@@ -7,6 +7,7 @@ would take weeks. Of the operators for arithmetic and comparison, one replacemen
 import json
 import random
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,15 +31,16 @@ OPERATORS: Final = (
 
 
 def sample(root: Path, rooms: Sequence[str], count: int, seed: int, cache: Path) -> list[Mutant]:
-    """A seeded random sample without repeats of all mutants of these rooms; needs cosmic-ray (`pip install .[mutation]`).
+    """A seeded random sample without repeats of all mutants of these rooms; needs cosmic-ray.
 
     The places are listed once and kept in `cache`.
     """
     if not cache.exists():
         cache.write_text(json.dumps([list(one) for one in _places(root, rooms)]))
     places = [tuple(one) for one in json.loads(cache.read_text()) if one[0].split("/")[1] in rooms]
-    chosen = random.Random(seed).sample(places, min(count, len(places)))
-    return [_mutant(root, *one) for one in chosen]
+    random.Random(seed).shuffle(places)
+    programs = (one for place in places if _is_program((one := _mutant(root, *place)).mutated))
+    return list(islice(programs, count))
 
 
 def number_of_places(cache: Path) -> int:
@@ -64,6 +66,14 @@ def _nodes(node: Any) -> Iterator[Any]:
     yield node
     for child in getattr(node, "children", ()):
         yield from _nodes(child)
+
+
+def _is_program(text: str) -> bool:
+    try:
+        compile(text, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _mutant(root: Path, path: str, operator: str, occurrence: int) -> Mutant:

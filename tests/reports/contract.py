@@ -73,6 +73,15 @@ PLACE = {"run": said, "step": count, "stage": stage, "section": said, "parameter
          "optimizer": or_null(count), "kind": {"added", "removed", "changed"}.__contains__,
          "left": or_null(scalar), "right": or_null(scalar),
          "left_norm": or_null(number), "right_norm": or_null(number)}  # fmt: skip
+FAR = {"max_abs": or_null(number), "rel_l2": or_null(number), "max_ulp": or_null(count), "differing": or_null(count)}
+COLUMN = {
+    "section": {"param", "state", "grad", "buffer"}.__contains__, "parameter": or_null(text), "key": or_null(text),
+    "optimizer": or_null(count), "part": count, "numel": count, "first": or_null(count), "differs_at": count,
+    "load": or_null(lambda value: all(check(value[name]) for name, check in FAR.items())),
+    "steps": or_null(index),
+    "not_measured": lambda value: all(said(one["reason"]) and index(one["steps"]) for one in value),
+    **{name: (lambda value, check=check: all(map(check, value))) for name, check in FAR.items()},
+}  # fmt: skip
 SECTIONS = ("model", "optimizer", "scheduler", "scaler", "ema", "rng", "data", "progress", "other")
 SECTION = {"section": SECTIONS.__contains__, "tensors": count, "values": count, "bytes": count}
 KINDS = ("changed", "added", "removed", "moved", "renamed", "dtype", "shape")
@@ -210,6 +219,15 @@ def _parts(document: Any) -> Iterator[str]:
             yield from _record(row, wanted, f"{part} {place}")
             if row.get("max_abs") is None and "reason" not in row:
                 yield f"{part} {place} has no magnitude and no reason"
+    for run in document.get("divergence", []):
+        for place, row in enumerate(run["tensors"]):
+            yield from _record(row, COLUMN, f"divergence of {run['run']}, tensor {place}")
+            steps = run["steps"] if row["steps"] is None else row["steps"]
+            if {len(row[name]) for name in ("max_abs", "rel_l2", "max_ulp", "differing")} != {len(steps)}:
+                yield f"divergence of {run['run']}, tensor {place} has not a number a step"
+            told = {step for one in row["not_measured"] for step in one["steps"]}
+            if told != {step for step, differing in zip(steps, row["differing"], strict=False) if differing is None}:
+                yield f"divergence of {run['run']}, tensor {place} has no number and no reason"
     for place, run in enumerate(document.get("runs", [])):
         yield from _record(run, RUN, f"run {place}")
 

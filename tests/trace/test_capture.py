@@ -53,3 +53,19 @@ def test_a_moment_of_which_nothing_was_there_is_laid_out_empty(tmp_path):
     assert held(tmp_path, 3, STEP) == {}
     with pytest.raises(OSError, match="4-step"):
         Laid(tmp_path / "laid", 4, STEP)
+
+
+def test_what_is_wanted_of_many_steps_is_laid_out_from_its_own_first_one_on(tmp_path):
+    wanted = tmp_path / "wanted.json"
+    lasting = {"steps": [3, 4, 6], "moment": STEP, "items": [WEIGHT, INPUT], "first": [3, 4]}
+    wanted.write_text(json.dumps([{"step": 5, "moment": STEP, "items": [INPUT]}, lasting]))
+    one = Capture(tmp_path / "laid", wanted)
+    found = {}
+    for step in range(2, 8):
+        for item in (WEIGHT, INPUT):
+            one.take(step, STEP, item, torch.zeros(1))
+            one.take(step, LOAD, item, torch.zeros(1))
+        if one.close(step, STEP):
+            found[step] = held(tmp_path, step, STEP).keys()
+        assert not one.close(step, LOAD)
+    assert found == {3: {WEIGHT}, 4: {WEIGHT, INPUT}, 5: {INPUT}, 6: {WEIGHT, INPUT}}

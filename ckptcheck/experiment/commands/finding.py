@@ -18,9 +18,7 @@ class Found:
     step: int | None
 
 
-def chosen_step(
-    folder: Path, changes: Mapping[int, tuple[str, ...]], last: int, preferred: Sequence[int] = ()
-) -> int:
+def chosen_step(folder: Path, changes: Mapping[int, tuple[str, ...]], last: int, preferred: Sequence[int] = ()) -> int:
     """The first of the preferred steps after which a checkpoint was written; without one, the step nearest to half.
 
     It is never the last one. `changes` are the paths below `folder` that had changed after each step. What is gone

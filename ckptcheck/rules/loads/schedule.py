@@ -9,12 +9,12 @@ from ckptcheck.rules.loads.dry_run import OWN_LOAD, DryRun
 from ckptcheck.rules.loads.hyperparameters import hyperparameters_by_group
 from ckptcheck.rules.loads.views import at, came
 from ckptcheck.rules.rule import Evidence, Rule, also
-from ckptcheck.rules.runs import resume
+from ckptcheck.rules.runs import schedule as runs
 from ckptcheck.rules.words import brief, kept, names, shown
 from ckptcheck.state.training_state import Entry
 
 
-@also(resume.schedule_diverged)
+@also(runs.schedule_diverged)
 def schedule_diverged(dry: DryRun) -> Iterator[Evidence]:
     """The schedule will not go on where the file's stopped: another class, an end that is past, a rate that jumps."""
     file, live = dry.checkpoint.state.sections.get("schedule"), dry.built.sections.get("schedule")

@@ -9,7 +9,7 @@ from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.pairs.pair import Pair
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs import completeness as runs
-from ckptcheck.rules.runs.resume import schedule_diverged
+from ckptcheck.rules.runs.schedule import schedule_diverged
 from ckptcheck.rules.stored import surroundings
 from ckptcheck.rules.stored.averages import UPDATES
 from ckptcheck.rules.stored.writers import known

@@ -138,11 +138,8 @@ def state_shape_mismatch(case: Case) -> Iterator[Evidence]:
     """
     for one in case.bound:
         for name, key in one.reshaped:
-            entries = (
-                [side.optimizers[one.optimizer].state[name][key] for side in (case.load.left, case.load.right)]
-                if case.load
-                else []
-            )
+            sides = (case.load.left, case.load.right) if case.load else ()
+            entries = [side.optimizers[one.optimizer].state[name][key] for side in sides]
             shapes = [str(entry.spec) if entry.spec else "a plain value" for entry in entries]
             yield Evidence(
                 f"{key} of {name} was saved as {shapes[0]} and is {shapes[1]} after the load",
@@ -165,7 +162,9 @@ def hyperparameter_changed(case: Case) -> Iterator[Evidence]:
     if differing:
         yield _hyper_evidence(case, differing)
     first = case.first
-    if first is not None and first.item.kind == "hyper" and not case.loaded("hyper") and not _is_rate(first.item.key):
+    if first is None or None in (first.left, first.right):  # where one side has none, it updates less often
+        return
+    if first.item.kind == "hyper" and not case.loaded("hyper") and not _is_rate(first.item.key):
         yield Evidence(
             f"{first.item.key} of group {first.item.group} differs at step {first.step}: "
             f"{shown(first.left)} in the uninterrupted run, {shown(first.right)} in the resumed one",

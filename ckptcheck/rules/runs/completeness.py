@@ -24,9 +24,10 @@ def optimizer_state_absent(case: Case) -> Iterator[Evidence]:
     for one in case.bound:
         if one.none_loaded and case.other_step is None:
             kind = case.load.left.optimizers[one.optimizer].class_name if case.load else None
+            found = f"its state as {case.maker} made it" if one.as_built else "no state"
             yield Evidence(
-                f"optimizer {one.optimizer} ({kind or 'unknown class'}) has no state after the load; "
-                f"{count(one.missing, 'parameter')} had some when it was saved",
+                f"optimizer {one.optimizer} ({kind or 'unknown class'}) has {found} after the load; "
+                f"{count(one.missing, 'parameter')} had {'other' if one.as_built else 'some'} when it was saved",
                 at_load(case.step, optimizer=one.optimizer, parameter=one.missing[0]),
                 {"parameters": kept(one.missing), "missing": len(one.missing)},
                 "save optimizer.state_dict() and call optimizer.load_state_dict on it in your load",
@@ -52,8 +53,9 @@ def optimizer_state_missing_for_parameter(case: Case) -> Iterator[Evidence]:
             continue
         for name in (name for name in one.missing if name not in frozen):
             keys = sorted(case.load.left.optimizers[one.optimizer].state[name]) if case.load else []
+            found = f"the optimizer state that {case.maker} made" if name in one.as_built else "no optimizer state"
             yield Evidence(
-                f"{name} has no optimizer state after the load; it had {', '.join(keys)} when it was saved",
+                f"{name} has {found} after the load; it had {', '.join(keys)} when it was saved",
                 at_load(case.step, optimizer=one.optimizer, parameter=name),
                 {"keys": kept(keys)},
                 "look for what drops this parameter's entry from the saved optimizer state",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ckptcheck.comparison.states import EntryDifference
-from ckptcheck.finding import Severity
+from ckptcheck.finding import Place, Severity
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.numbers import narrowed_to
@@ -42,13 +42,20 @@ def load_not_faithful(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             f"{count(left, 'entry', 'entries')} {differ(left)} after the load: "
             f"{names(f'{entry.name}.{entry.key}' if entry.key else entry.name for entry in left)}{_specs(one)}",
-            at_load(case.step, parameter=one.name, key=one.key or None, optimizer=one.optimizer),
+            _place_of_entry(case, one),
             {"saved": shown(one.left), "loaded": shown(one.right), "entries": len(left)},
             UNTRAINED
             if _untrained(case, left)
             else "compare what your save writes with what your load puts back for these entries",
         )
     yield from _modes(case)
+
+
+def _place_of_entry(case: Case, one: EntryDifference) -> Place:
+    """Where an entry is: of a parameter, or of an object that the run declares."""
+    if one.section == "extra":
+        return at_load(case.step, key=one.name)
+    return at_load(case.step, parameter=one.name, key=one.key or None, optimizer=one.optimizer)
 
 
 def _specs(one: EntryDifference) -> str:
@@ -126,12 +133,17 @@ def accumulated_gradients_lost(case: Case) -> Iterator[Evidence]:
     missed = {one.item.name for one in case.trajectory.differences if one.stage == "grad" and one.step == case.step + 1}
     lost = [one.name for one in case.loaded("grad") if one.name in missed and not _used_up(case, one.name)]
     if lost and case.reaches("grad"):
+        added = all(case.load.left.parameters[name].presence == "none" for name in lost)
+        which = count(lost, "parameter")
         yield Evidence(
-            f"the gradients of {count(lost, 'parameter')} accumulated up to step {case.step} differ after the load: "
-            f"{names(lost)}",
+            f"the gradients of {which} were not there when it was saved, the next update adds to them: {names(lost)}"
+            if added
+            else f"the gradients of {which} accumulated up to step {case.step} differ after the load: {names(lost)}",
             at_load(case.step, parameter=lost[0]),
             {"parameters": kept(lost), "after_load": case.load.right.parameters[lost[0]].presence},
-            "save at the end of an accumulation window only, or save and restore the gradients",
+            "clear the gradients at the end of your load"
+            if added
+            else "save at the end of an accumulation window only, or save and restore the gradients",
         )
 
 
@@ -139,7 +151,8 @@ def _used_up(case: Case, name: str) -> bool:
     """Whether the step before the save updated with this gradient, so that the next one clears what is left of it."""
     if case.load is None or case.origins is None:
         return False
-    for place, one in enumerate(case.load.left.optimizers):
+    only_after = case.load.left.parameters[name].presence == "none"
+    for place, one in enumerate(case.load.left.optimizers if not only_after else ()):
         if one.group_of(name) is not None:
             return case.origins.updated(case.step, place)
     # Nobody tells when it is used: whatever else came back otherwise explains gradients that differ.

@@ -9,7 +9,7 @@ from ckptcheck.experiment.commands.later import SavedTwice
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.rule import Evidence, Rule, also
 from ckptcheck.rules.runs.completeness import ema_state_inconsistent
-from ckptcheck.rules.runs.resume import rng_diverged
+from ckptcheck.rules.runs.generators import rng_diverged
 from ckptcheck.rules.runs.trajectory import unexplained_divergence
 from ckptcheck.rules.words import brief, count, differ, generators, kept, names
 

@@ -2,13 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
 from ckptcheck.comparison.states import EntryDifference
+from ckptcheck.comparison.tensor_difference import NARROW_DTYPES
 from ckptcheck.finding import Severity
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.words import at_load, count, kept, names, shown
 from ckptcheck.state.tensor import ITEMSIZE_BYTES
+
+NEIGHBOURS: Final = 1000
+"""Entries that are looked at to tell whether a tensor of zeros was rounded to them."""
 
 
 @rule("CK504", "dtype-narrowed", Severity.WARNING, "load")
@@ -51,11 +57,29 @@ def _narrower(one: EntryDifference) -> str | None:
 
 
 def _rounded(case: Case, one: EntryDifference) -> str | None:
-    measured = case.difference_of(one)
-    if _as_built(case, one):
+    through = _measured(case, one)
+    if through is None or _as_built(case, one):
         return None  # what was never loaded may be all ones, which fit every dtype
+    if _is_zero(one):  # so do zeros: what came back beside them tells whether small values were rounded away
+        return _seen_beside(case, one, through)
+    return through
+
+
+def _seen_beside(case: Case, one: EntryDifference, narrowest: str) -> str | None:
+    """The dtype through which entries that are not zero came back, where zeros may have come through it too."""
+    beside = (_measured(case, other) for other in islice(case.loaded(one.section), NEIGHBOURS) if not _is_zero(other))
+    wider = NARROW_DTYPES[NARROW_DTYPES.index(narrowest) :]
+    return next((found for found in beside if found in wider), None)
+
+
+def _measured(case: Case, one: EntryDifference) -> str | None:
+    measured = case.difference_of(one)
     # A value or two may fit a narrower dtype by chance.
     return measured.rounded_through if measured is not None and measured.differing > 2 else None
+
+
+def _is_zero(one: EntryDifference) -> bool:
+    return one.right is not None and one.right.norm == 0
 
 
 def _as_built(case: Case, one: EntryDifference) -> bool:
@@ -63,8 +87,11 @@ def _as_built(case: Case, one: EntryDifference) -> bool:
     if case.built is None or one.right is None:
         return False
     parameter = case.built.parameters.get(one.name) if one.section == "param" else None
+    optimizers = case.built.optimizers
+    place = one.optimizer if one.optimizer is not None else len(optimizers)
     before = {
         "param": parameter.entry if parameter is not None else None,
+        "state": optimizers[place].state.get(one.name, {}).get(one.key) if place < len(optimizers) else None,
         "buffer": case.built.buffers.get(one.name),
         "ema": case.built.sections.get("ema", {}).get(one.name),
     }.get(one.section)

@@ -65,6 +65,27 @@ def of_other_step(case: Case, one: EntryDifference) -> bool:
     return step in case.origins.steps_of(Item(one.section, one.name, one.key, *place), one.right.digest.value)
 
 
+def where_it_stands(case: Case, name: str) -> int | None:
+    """The first step of the uninterrupted run that began with a generator as it is after the load; else None."""
+    if case.origins is None:
+        return None
+    loaded = next((one.right for one in case.loaded("rng") if one.name == name), None)
+    if loaded is None or loaded.digest is None:
+        return None
+    return min(case.origins.steps_of(Item("rng", name), loaded.digest.value), default=None)
+
+
+def where_step_left_it(case: Case, step: int, name: str) -> int | None:
+    """The step of the uninterrupted run that left a generator as the resumed run's step leaves it; else None."""
+    differences = case.trajectory.differences if case.trajectory is not None else ()
+    item = Item("rng", name)
+    after = next((one.right for one in differences if one.item == item and one.step == step + 1), None)
+    if case.origins is None or after is None or after.digest is None:
+        return None
+    began = min(case.origins.steps_of(item, after.digest), default=None)
+    return began - 1 if began is not None else None
+
+
 def left_alone(case: Case) -> tuple[str, ...]:
     """The generators that are drawn from, and that the load left where the run had begun with them."""
     if case.built is None or case.trajectory is None:

@@ -5,12 +5,15 @@ from typing import Final
 from ckptcheck.rules.rule import Rule
 from ckptcheck.rules.runs import (
     binding,
+    buffers_and_scaler,
     completeness,
+    data,
     environment,
     fidelity,
     frozen,
+    generators,
     numbers,
-    resume,
+    schedule,
     steps,
     trajectory,
 )
@@ -21,7 +24,10 @@ RUN_RULES: Final[tuple[Rule[Case], ...]] = (
     *binding.RULES,
     *frozen.RULES,
     *numbers.RULES,
-    *resume.RULES,
+    *schedule.RULES,
+    *generators.RULES,
+    *data.RULES,
+    *buffers_and_scaler.RULES,
     *fidelity.RULES,
     *trajectory.RULES,
     *environment.RULES,

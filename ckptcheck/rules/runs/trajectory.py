@@ -1,13 +1,14 @@
 """CK6, what the steps say: gradients, updates, repeated steps, saving, and the rest."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.case import Case
-from ckptcheck.rules.runs.forward import forward_apart, inputs_seen
+from ckptcheck.rules.runs.forward import forward_apart, inputs_seen, left_unread
 from ckptcheck.rules.runs.origin import drawn_otherwise_within, of_other_step, repeated_step
 from ckptcheck.rules.words import at_load, kept, names, place_of, shown
 
@@ -161,8 +162,9 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
                 {"saved": shown(one.left), "loaded": shown(one.right), "repeats_step": seen},
                 "save the number of completed steps and go on with the next one",
             )
-    if case.first is not None and case.first.item.kind == "updates" and not case.has_scaler:
-        yield _updates_evidence(case, case.first)
+    updates = _updates_apart(case)
+    if updates is not None:
+        yield _updates_evidence(case, updates)
     for run, steps in (("resumed", case.trajectory.left_only), ("uninterrupted", case.trajectory.right_only)):
         if not steps or case.raised is not None:
             continue
@@ -174,6 +176,21 @@ def steps_missing_or_repeated(case: Case) -> Iterator[Evidence]:
             {"missing": kept(gone), "repeats_step": seen},
             STOPS if case.commands and steps[0] > max(case.trajectory.steps, default=case.step) else STARTS_AND_STOPS,
         )
+
+
+def _updates_apart(case: Case) -> Difference | None:
+    """The number of updates of an optimizer, where that is the first to differ, with no more than what it brings along.
+
+    A step that is made more often has further inputs and updates, one that is left out has none. Where loss, gradients
+    and loss scale are equal up to the update, no overflow tells the two runs apart.
+    """
+    first = case.first
+    if first is None or case.trajectory is None or case.loaded("scaler"):
+        return None
+    apart = [one for one in case.trajectory.differences if one.step == first.step and one.item.kind == "updates"]
+    one_sided = all(one.left is None or one.right is None for one in case.trajectory.at_first_stage())
+    brought = one_sided and first.stage in ("hyperparameters", "inputs", "loss")
+    return apart[0] if apart and (first.stage == "scaler" or brought or left_unread(case)) else None
 
 
 def _updates_evidence(case: Case, first: Difference) -> Evidence:
@@ -188,7 +205,7 @@ def _updates_evidence(case: Case, first: Difference) -> Evidence:
     return Evidence(
         f"optimizer {first.item.optimizer} makes {shown(first.left)} updates in step {first.step} of the uninterrupted "
         f"run and {shown(first.right)} in the resumed one",
-        place_of(first),
+        replace(place_of(first), stage=case.first.stage if case.first is not None else None),
         {"left": shown(first.left), "right": shown(first.right), "never_steps": idle},
         fix,
     )

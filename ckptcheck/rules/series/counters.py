@@ -8,7 +8,7 @@ from ckptcheck.comparison.series import Described
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.rule import Evidence, Unjudged, also
 from ckptcheck.rules.runs.numbers import step_counter_mismatch
-from ckptcheck.rules.runs.resume import schedule_diverged
+from ckptcheck.rules.runs.schedule import schedule_diverged
 from ckptcheck.rules.series.series import Member, Order, Series
 from ckptcheck.rules.words import names
 

@@ -6,7 +6,7 @@ from typing import Final
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.rule import Evidence, Rule, Unjudged, also
 from ckptcheck.rules.runs.binding import hyperparameter_changed
-from ckptcheck.rules.runs.resume import schedule_diverged
+from ckptcheck.rules.runs.schedule import schedule_diverged
 from ckptcheck.rules.stored import loops, schedule_fields
 from ckptcheck.rules.stored.schedulers import Scheduler, active, expected_rates, schedulers_of
 from ckptcheck.rules.stored.stored import Purpose, Stored

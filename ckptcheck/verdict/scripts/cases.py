@@ -17,7 +17,7 @@ from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD
 from ckptcheck.trace.states import replaced_by_load, state_at
 from ckptcheck.verdict.asking import Policy
-from ckptcheck.verdict.cases import judged_part, loaded_step, within_tolerance
+from ckptcheck.verdict.cases import judged_part, loaded_step, within_tolerance, without_unseen_inputs
 from ckptcheck.verdict.scripts.placing import Placed, built_of, last_step, load_of, moved, place, unseeded
 from ckptcheck.verdict.scripts.ranks import Crew
 
@@ -126,6 +126,7 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
     whole = compare_traces(crew.reference, right, first=step + 1, every=policy.tolerant)
     whole = with_draws_before(whole, crew.reference)
     load = _load(crew, right, step, whole.drawn)
+    whole = without_unseen_inputs(whole, load)
     whole = _with_steps_at_the_end(whole, crew.reference, right, stopped)
     trajectory = judged_part(whole, noise, policy, HERE)
     if policy.tolerant:

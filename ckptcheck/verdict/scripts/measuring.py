@@ -21,7 +21,7 @@ from ckptcheck.verdict.scripts.placing import Placed
 QUICK: Final = "with --quick nothing is run once more to measure it"
 
 
-def apart(rank: int, case: Case, reference: Trace, placed: Placed | None, ranks: int) -> Apart:
+def apart(rank: int, case: Case, reference: Trace, placed: Placed | None = None, ranks: int = 1) -> Apart:
     """What to measure of a case, which is of one of so many ranks; `placed` is the resumed run."""
     samples = reference.samples(max(reference.steps, default=0), STEP).values()
     size = sum(one.spec.nbytes for one in samples if one.spec is not None)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ckptcheck.experiment.commands.finding import found_in
+from ckptcheck.experiment.commands.finding import chosen_step, found_in
 
 
 @pytest.fixture
@@ -37,3 +37,13 @@ def test_what_was_written_long_before_does_not(folder):
     changes = {3: _files(5, "rng-1"), 5: _files(5, "rng-0", "state")}
     found = found_in(folder, changes, 5, ())
     assert found.path == folder / "step-5" / "state.pt"
+
+
+PREFERRED = [((), 3), ((5, 3), 5), ((4, 5), 5), ((4, 7), 3), ((6,), 3)]
+
+
+@pytest.mark.parametrize(("preferred", "step"), PREFERRED)
+def test_a_preferred_step_is_taken_where_something_was_saved_after_it(folder, preferred, step):
+    """Saved after 3 and 5; half of 6 steps is 3, and after the last one nothing is left to resume."""
+    changes = {1: ("log.txt",), 3: _files(3, "state"), 5: _files(5, "state"), 6: _files(5, "state")}
+    assert chosen_step(folder, changes, 6, preferred) == step

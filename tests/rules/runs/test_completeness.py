@@ -49,6 +49,17 @@ def with_amsgrad(self: Training) -> list[torch.optim.Optimizer]:
     return [adam(self.model, amsgrad=True)]
 
 
+def with_sums(self: Training) -> list[torch.optim.Optimizer]:
+    """Adagrad makes all of its state when it is built."""
+    return [torch.optim.Adagrad(self.model.parameters(), lr=0.01)]
+
+
+def state_under_names(self: Training) -> None:
+    state = self.optimizers[0].state
+    for name, parameter in self.model.named_parameters():
+        state[name] = state.pop(parameter)
+
+
 class EmaWithoutCounter(Ema):
     """Its decay warms up by a counter that its state_dict does not hold."""
 
@@ -88,6 +99,22 @@ FAULTS = (
         "optimizer and generators are not loaded",
         "CK201",
         factory(lose=("optimizer0", "torch", "python", "numpy")),
+    ),
+    Fault(
+        "the state that the optimizer made when it was built stays as it is",
+        "CK201",
+        factory(make_optimizers=with_sums, lose=("optimizer0",)),
+        where={"optimizer": 0, "parameter": "layers.0.weight"},
+        names=("Adagrad", "as the factory made it"),
+        numbers={"missing": 8},
+    ),
+    Fault(
+        "the load puts state under the names of parameters, where no update looks",
+        "CK201",
+        factory(after_load=state_under_names),
+        where={"optimizer": 0, "parameter": "layers.0.weight"},
+        numbers={"missing": 8},
+        beside=("CK601",),  # which tells what there is in their place
     ),
     Fault(
         "the state of one parameter is not in the file",

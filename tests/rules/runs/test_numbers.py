@@ -130,3 +130,23 @@ def test_weights_with_noise_are_not_narrowed(trial):
 
     found = trial(factory(after_load=add_noise))
     assert found.codes == ["CK601"]
+
+
+def test_moments_that_are_zeroed_are_not_narrowed_though_every_dtype_holds_zero(trial):
+    def zero(self: Training) -> None:
+        for key in ("exp_avg", "exp_avg_sq"):
+            self.optimizers[0].state[self.model.layers[1].weight][key].zero_()
+
+    assert trial(factory(after_load=zero)).codes == ["CK601"]
+
+
+def test_second_moments_that_underflow_beside_others_that_are_rounded_are_narrowed(trial):
+    def loss_of(self: Training, s: int) -> torch.Tensor:
+        inputs, targets = self.data.next()
+        self.model.layers[1].weight.register_hook(lambda gradient: gradient * 1e-6)
+        return functional.mse_loss(self.model(inputs), targets)
+
+    found = trial(factory(spoil=moments_through(torch.float16), loss_of=loss_of))
+    (narrowed,) = found.of("CK504")
+    assert narrowed.evidence["rounded_through"] == "float16"
+    assert "layers.1.weight.exp_avg_sq" in narrowed.evidence["tensors"]

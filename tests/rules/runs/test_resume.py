@@ -268,6 +268,12 @@ def draws_once_a_process(self: Training, s: int) -> torch.Tensor:
     return Training.loss_of(self, s)
 
 
+def seeds_by_its_count(self: Training, s: int) -> torch.Tensor:
+    self.made += 1
+    torch.manual_seed(1000 + self.made)
+    return Training.loss_of(self, s)
+
+
 GENERATORS = (
     *(
         Fault(
@@ -275,7 +281,7 @@ GENERATORS = (
             "CK603",
             factory(loss_of=drawing(kind), lose=(kind,)),
             where={"key": kind},
-            numbers={"generators": [kind]},
+            numbers={"generators": [kind], "where_step_began": {kind: 1}},
             beside=("CK205",),
         )
         for kind in ("python", "numpy", "torch")
@@ -296,7 +302,15 @@ GENERATORS = (
         "a layer is built after the generators were restored",
         "CK603",
         factory(make_model=dropout, after_load=layer_built_after_the_load),
-        numbers={"generators": ["torch"]},
+        numbers={"generators": ["torch"], "where_step_began": {}},
+    ),
+    Fault(
+        "each step sets a seed by the count of its process",
+        "CK603",
+        factory(make_model=dropout, finish=starts_later, loss_of=seeds_by_its_count),
+        where={"step": 4, "stage": "loss", "key": "torch"},
+        numbers={"generators": ["torch"], "left_as_by_step": 1},
+        confidence="likely",
     ),
     Fault(
         "a process draws once more in its second step",
@@ -627,6 +641,27 @@ def test_gradients_that_the_last_update_used_up_are_not_lost(trial):
     found = trial(factory(finish=starts_later, update=clipped_by_count))
     assert found.code == "CK606"
     assert (found.finding.where.step, found.finding.where.stage) == (4, "grad")
+
+
+def gradients_of_ones(self: Training) -> None:
+    for one in self.model.parameters():
+        one.grad = torch.ones_like(one)
+
+
+def test_gradients_that_are_there_after_the_load_alone_reach_the_next_update(trial):
+    found = trial(factory(Accumulating, window=3, after_load=gradients_of_ones))
+    assert found.codes == ["CK613"]
+    assert "were not there when it was saved" in found.finding.message
+    assert found.finding.evidence["after_load"] == "nonzero"
+
+
+def test_gradients_that_are_there_after_the_load_alone_and_are_cleared_are_no_failure(trial):
+    def cleared_at_the_end(self: Training) -> None:
+        Training.update(self)
+        self.optimizers[0].zero_grad()
+
+    found = trial(factory(update=cleared_at_the_end, after_load=gradients_of_ones))
+    assert found.judgement.cause is None
 
 
 def test_a_generator_that_was_put_somewhere_else_was_not_left_where_the_factory_had_put_it(trial):

@@ -21,6 +21,8 @@ from ckptcheck.verdict.scripts.measuring import apart, left_open, rows_of, why_o
 from ckptcheck.verdict.summary import Summary
 from tests.verdict.scripts.test_cases import case_for
 
+NUMBERS = ("max_abs", "rel_l2", "max_ulp", "differing")
+STATES = [("bias", "momentum_buffer"), ("weight", "momentum_buffer")]
 SCRIPT = Path(__file__).parent / "forgetting.py"
 
 
@@ -53,12 +55,24 @@ def test_the_exact_difference_of_the_load_and_of_every_step_is_measured(held):
         assert row["differing"] == int((right != left).sum())
         assert "reason" not in row
     assert {one["step"] for one in result.parts["magnitudes"]} == {2, 3}
+    (run,) = result.parts["divergence"]
+    assert (run["run"], run["step"], run["steps"], run["left_out"]) == ("resumed", 2, [3, 4, 5], None)
+    columns = {one["parameter"]: one for one in run["tensors"] if one["section"] == "param"}
+    for row in rows[1:]:
+        column = columns[row["parameter"]]
+        assert [column[name][row["step"] - 3] for name in NUMBERS] == [row[name] for name in NUMBERS]
+    assert columns["bias"]["load"] == {name: rows[0][name] for name in NUMBERS}
+    assert columns["weight"]["load"] is None
+    assert [(one["parameter"], one["key"]) for one in run["tensors"] if one["section"] == "state"] == STATES
+    assert not any(one["not_measured"] for one in run["tensors"] if one["section"] == "param")
     assert [one["name"] for one in result.parts["runs"]][-2:] == ["reference-again", "resumed-again"]
     assert (result.environment["digest"], result.environment["threads"], result.environment["offline"]) == (
         "xxh3_128", result.environment["flags"]["num_threads"], True,
     )  # fmt: skip
     text = render(result, Page(width=80))
-    assert "Drift        largest rel L2 of a parameter after step 3: " in text
+    assert [line.split() for line in text.splitlines() if line.startswith("Drift")] == [
+        ["Drift", "rel", "L2", "after", "step", "3", "4", "5"]
+    ]
     assert "2 more to measure" in text
     assert max(map(len, text.splitlines())) <= 80
 
