@@ -35,6 +35,19 @@ class Config:
     verify: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a file demands of the commands that can judge it; what it selects and ignores itself stands beside that.
+
+    `require` are codes or their beginnings; `select` and `ignore` are what the file says, where it is in force.
+    """
+
+    path: Path | None
+    require: tuple[str, ...]
+    select: tuple[str, ...] = ("CK",)
+    ignore: tuple[str, ...] = ()
+
+
 def load_config(given: Path | None, start: Path) -> Config:
     """The settings in the file `given`, else in the nearest file from the folder `start` up; none without one.
 

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.demands import demands_of_settings
 from ckptcheck.cli.kinds import Place
 from ckptcheck.cli.options import View, config_option, freeze_option, gate_options, require_option, view_options
 
@@ -40,6 +41,11 @@ def command(context: click.Context, /, view: View, checkpoint: Path, **options: 
     from ckptcheck.cli.deliver import deliver
     from ckptcheck.cli.live import shown_progress
 
+    if (demands := demands_of_settings(context)) is not None:
+        from ckptcheck.verdict.demands_of_project import of_check
+
+        purpose, target = options["purpose"], options["target"] is not None
+        options["require"] = of_check(demands, purpose=purpose, target=target, folder=checkpoint.is_dir())
     with shown_progress(view) as progress:
         result = verbs_of(context).check(checkpoint, fail_on=view.fail_on, progress=progress, **options)
     context.exit(deliver(result, view))

@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.demands import demands_of_settings
 from ckptcheck.cli.kinds import Amount, Place, dtype_name, renaming, tolerance
 from ckptcheck.cli.options import (
     View,
@@ -104,6 +105,10 @@ def _gate(context: click.Context, *, freeze: Mapping[str, str], gate: str, requi
         raise click.UsageError(f"--{asked[0]} judges by findings: leave --gate content out", context)
     if not asked and gate == "content":
         return {"freeze": {}, "require": ()}
+    if (demands := demands_of_settings(context)) is not None:
+        from ckptcheck.verdict.demands_of_project import of_diff
+
+        require = of_diff(demands)
     return {"freeze": freeze, "gate": "findings", "require": require}
 
 

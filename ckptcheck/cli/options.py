@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from ckptcheck.cli.demands import SETTINGS
 from ckptcheck.cli.kinds import (
     Amount,
     Place,
@@ -204,6 +205,7 @@ def _take_settings(context: click.Context, parameter: click.Parameter, given: Pa
     told["freeze"] = [f"{glob}={contract}" for glob, contract in config.freeze.items()]
     told["ignored"] = told.get("ignore", [])  # the name under which diff takes codes and patterns
     known = {one.name for one in context.command.params}
+    context.meta[SETTINGS] = config
     context.default_map = {name: value for name, value in told.items() if name in known and value not in ([], ())}
 
 

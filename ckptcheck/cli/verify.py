@@ -6,6 +6,7 @@ import click
 from click.core import ParameterSource
 
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.demands import demands_of_settings
 from ckptcheck.cli.kinds import Place, interruption, pattern, resume_point, setting
 from ckptcheck.cli.options import (
     View,
@@ -136,6 +137,13 @@ def command(context: click.Context, /, view: View, **options: Any) -> None:
     asked = _what_is_asked(context, options)
     target = asked.pop("target")
     asked["env"] = dict(asked["env"])
+    if (demands := demands_of_settings(context)) is not None:
+        from ckptcheck.verdict.demands_of_project import of_verify
+
+        asked["require"] = of_verify(
+            demands, asked["select"], asked["ignore"],
+            commands=target is None, interrupted=asked["interrupt"] is not None,
+        )  # fmt: skip
     with shown_progress(view) as progress:
         result = verbs_of(context).verify(target, progress=progress, **asked)
     context.exit(deliver(result, view))

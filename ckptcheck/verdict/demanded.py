@@ -20,11 +20,12 @@ def not_in_question(question: CheckQuestion, purpose: Purpose | None, *, of_run:
     """
     if not question.require:
         return []
-    every, asked = _codes(*Purpose) | _series_codes(), _codes(purpose) if purpose is not None else _codes()
-    other = _codes(*Purpose) - asked
-    asked |= _series_codes() if of_run else set()
+    every = codes_of_stored(*Purpose) | codes_of_series()
+    asked = codes_of_stored(purpose) if purpose is not None else codes_of_stored()
+    other = codes_of_stored(*Purpose) - asked
+    asked |= codes_of_series() if of_run else set()
     if question.target is not None:
-        asked, every = asked | _load_codes(), every | _load_codes()
+        asked, every = asked | codes_of_loads(), every | codes_of_loads()
     why = f"it is judged as a {purpose}: no rule of that asks it" if purpose else "the files alone were judged"
     meant = {code for one in question.require for code in _meant(one, every, asked, purpose)}
     found = [
@@ -79,7 +80,8 @@ def check_demands(require: Sequence[str], select: Sequence[str], ignore: Sequenc
             raise UsageError(f"--require {one}: --ignore {','.join(ignore)} leaves it out: take one of them back")
 
 
-def _codes(*purposes: Purpose) -> set[str]:
+def codes_of_stored(*purposes: Purpose) -> set[str]:
+    """The codes of a check of one checkpoint for any of these purposes, those of its files always."""
     from ckptcheck.rules import files
     from ckptcheck.rules.stored.table import STORED_RULES
     from ckptcheck.verdict.purpose import applying
@@ -88,13 +90,15 @@ def _codes(*purposes: Purpose) -> set[str]:
     return stored | {one.code for one in files.RULES}
 
 
-def _series_codes() -> set[str]:
+def codes_of_series() -> set[str]:
+    """The codes of a check of a folder of checkpoints of one run."""
     from ckptcheck.rules.series.table import SERIES_RULES
 
     return {one.code for one in SERIES_RULES}
 
 
-def _load_codes() -> set[str]:
+def codes_of_loads() -> set[str]:
+    """The codes of a load that is tried."""
     from ckptcheck.rules.loads.table import LOAD_RULES
 
     return {one.code for one in LOAD_RULES}

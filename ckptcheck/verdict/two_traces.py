@@ -94,12 +94,13 @@ def _span(trace: Trace) -> str:
 
 def _case(pair: PlacedPair, trajectory: TraceDiff, idle: Mapping[str, int]) -> Case:
     load, step = _load(pair.left, pair.right)
+    built = _built(pair, step)
     return Case(
         run="right",
         step=step if step is not None else trajectory.steps[0] - 1,
         load=load,
-        bound=bindings(load) if load is not None else (),
-        built=_built(pair, step),
+        bound=bindings(load, built) if load is not None else (),
+        built=built,
         trajectory=trajectory,
         origins=Origins(pair.left),
         replaced=replaced_by_load(pair.right, step) if step is not None else frozenset(),

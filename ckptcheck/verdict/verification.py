@@ -50,7 +50,8 @@ def verification(settings: Settings, question: Question, progress: Progress | No
             missing.append(why)
             if run.outcome.status in ("died", "hung") and _nothing_explains(case):
                 raise failed(run.outcome)
-        made = _Made(experiment, question, with_chance(noise, cases), resumed, cases, missing)
+        held = breach_cases(experiment, resumed, _contracts(experiment, question))
+        made = _Made(experiment, question, with_chance(noise, cases), resumed, cases, missing, held)
         made.refuse_idle_contracts()
         result = made.result()
         return bisected(experiment, made.noise, resumed, cases, result) if question.bisect else result
@@ -88,6 +89,12 @@ def _resume(experiment: Experiment) -> list[Resumed]:
     return resumed
 
 
+def _contracts(experiment: Experiment, question: Question) -> dict[str, str]:
+    """The freeze contracts that the target declares and those that were asked for, which win."""
+    declared = experiment.outcomes[REFERENCE].facts.get("freeze", {})
+    return {**declared, **question.freeze}
+
+
 @dataclass(frozen=True, slots=True)
 class _Made:
     """The runs of an experiment and what was made of them."""
@@ -98,11 +105,12 @@ class _Made:
     resumed: list[Resumed]
     cases: list[Case]
     missing: list[str]
+    held: tuple[list[Case], list[str]]
+    """A case for each run that contracts were held against, and the patterns that matched nothing."""
 
     def refuse_idle_contracts(self) -> None:
         """Raise TargetError for a freeze pattern that no parameter matches: a contract on nothing always holds."""
-        idle = breach_cases(self.experiment, self.resumed, self._freeze())[1]
-        if idle:
+        if idle := self.held[1]:
             known = ", ".join(self.cases[0].load.left.parameters) if self.cases[0].load else ""
             raise TargetError(
                 f"the freeze pattern {idle[0]!r} matches no parameter; parameters are {known[:200] or 'unknown'}"
@@ -121,12 +129,7 @@ class _Made:
             self.experiment,
             self.noise,
         )
-        broken, _ = breach_cases(self.experiment, self.resumed, self._freeze())
-        return [whole, *broken, *self.cases]
-
-    def _freeze(self) -> dict[str, str]:
-        declared = self.experiment.outcomes[REFERENCE].facts.get("freeze", {})
-        return {**declared, **self.question.freeze}
+        return [whole, *self.held[0], *self.cases]
 
     def _reasons(self) -> list[tuple[str, str]]:
         notes = []

@@ -127,6 +127,8 @@ def combined(parts: Sequence[Expected], spec: Spec) -> Expected:
         step = spec.at if one.step is None else one.step
         return step, min(STAGES.index(stage or "extra") for stage in one.stages), code
 
+    if len(parts) == 1:
+        return parts[0]
     first = min(parts, key=when)
     return replace(first, together=tuple(one.causes for one in parts if one is not first))
 

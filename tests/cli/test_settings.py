@@ -138,3 +138,53 @@ def test_the_file_may_leave_the_points_to_be_picked(ckptcheck, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     assert called(ckptcheck, "verify")["resume_at"] == ("auto",)
     assert called(ckptcheck, "verify --resume-at 3")["resume_at"] == (3,)
+
+
+RUNS = "verify --run a --resume b"
+DEMANDED = [
+    ("check c", '["CK603", "CK102"]', ("CK102",)),
+    ("check c", '["CK6"]', ("CK6",)),
+    ("check c", '["CK307", "CK106"]', ()),
+    ("check c --target t.py", '["CK307"]', ("CK307",)),
+    ("check .", '["CK106"]', ("CK106",)),
+    ("check c", '["CK205"]', ("CK205",)),
+    ("check c --for release", '["CK205"]', ()),
+    ("check c --require CK603", '["CK102"]', ("CK603",)),
+    ("diff a b --gate findings", '["CK603", "CK401", "CK5"]', ("CK401", "CK5")),
+    ("verify t.py", '["CK102", "CK603", "CK615", "CK609"]', ("CK603", "CK609")),
+    ("verify t.py --require CK102", '["CK603"]', ("CK102",)),
+    (RUNS, '["CK102", "CK603", "CK615", "CK609"]', ("CK603",)),
+    (f"{RUNS} --interrupt TERM@2", '["CK615"]', ("CK615",)),
+    (RUNS, '["CK61"]', ("CK610", "CK611", "CK612", "CK614")),
+    ("verify t.py", '["CK61"]\nignore = ["CK611"]', ("CK610", "CK612", "CK613", "CK614")),
+    ("verify t.py --select CK610", '["CK61"]', ("CK610",)),
+    ("verify t.py --select CK2", '["CK61"]', ("CK61",)),
+    ("check c", '["CK603"]\nselect = ["CK6"]', ()),
+    ("check c --select CK603", '["CK603"]\nselect = ["CK1"]', ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "require", "told"), DEMANDED)
+def test_a_demand_of_the_file_counts_where_it_can_be_judged(ckptcheck, tmp_path, monkeypatch, line, require, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ckptcheck.toml").write_text(f"require = {require}")
+    result = MATCHING if line.startswith("diff") else WHOLE
+    assert called(ckptcheck, line, result)["require"] == told
+
+
+IMPOSSIBLE = [
+    ('["CK699"]', "ckptcheck.toml: require CK699: no command has such a rule; did you mean CK609?"),
+    ('["CK603"]\nselect = ["CK2", "CK102"]', "require CK603: select CK2,CK102 in the same file leaves it out"),
+    ('["CK102"]\nignore = ["CK1"]', "require CK102: ignore CK1 in the same file leaves it out: take one of them back"),
+    ('["CK6"]\nselect = ["CK2", "CK614"]\nignore = ["CK614"]', "require CK6: ignore CK614 in the same file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("require", "said"), IMPOSSIBLE)
+@pytest.mark.parametrize("line", ["check c", "diff a b --gate findings", "verify t.py", RUNS])
+def test_a_demand_of_the_file_that_no_command_can_meet_is_refused(
+    ckptcheck, tmp_path, monkeypatch, line, require, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ckptcheck.toml").write_text(f"require = {require}")
+    assert_is_refused(ckptcheck, line, said)

@@ -92,9 +92,7 @@ def _cause(case: Case, findings: list[Finding]) -> Finding | None:
 def _precedence(one: Finding) -> tuple[int, int, int, int]:
     step = one.where.step if one.where.step is not None else 0
     if one.code == "CK609":
-        # It may show a step later only; what a save changes comes before all that a load of it can.
-        saved = one.evidence.get("saved_after_step", step)
-        return (1, saved if isinstance(saved, int) else step, -1, 0)
+        return (0, 0, 0, 0)
     specific = CAUSES.index(one.code)
     if one.code in ROOTS:
         return (1, step, 0, specific)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.comparison.traces import Difference
@@ -14,6 +14,9 @@ from ckptcheck.rules.runs.origin import rate_by_hand, shifted_rate
 from ckptcheck.rules.words import at_load, brief, kept, names, place_of, shown
 
 Entries: TypeAlias = tuple[EntryDifference, ...]
+
+INNER: Final = "_schedulers["
+"""In the entry of a schedule that another one is composed of (SequentialLR, ChainedScheduler)."""
 
 
 @rule("CK602", "schedule-diverged", Severity.ERROR, "load")
@@ -51,10 +54,12 @@ def schedule_diverged(case: Case) -> Iterator[Evidence]:
 
 def _schedule_numbers(case: Case, entries: Entries, rates: list[EntryDifference]) -> dict[str, Json]:
     numbers: dict[str, Json] = {"entries": kept(one.name for one in entries)}
-    place = next((one for one in entries if one.name.endswith("last_epoch")), None)
-    if place is not None:
+    places = [one for one in entries if one.name.endswith("last_epoch")]
+    if places:
+        # The place of the whole schedule before those of schedules that it is composed of.
+        place = min(places, key=lambda one: INNER in one.name)
         saved, loaded = shown(place.left), shown(place.right)
-        numbers |= {"saved_position": saved, "loaded_position": loaded}
+        numbers |= {"position": place.name, "saved_position": saved, "loaded_position": loaded}
         if isinstance(saved, int) and isinstance(loaded, int):
             numbers["offset"] = loaded - saved
     last_rate = next((one for one in entries if one.name.endswith("_last_lr[0]")), None)
@@ -84,7 +89,9 @@ def _schedule_message(numbers: dict[str, Json], state_differs: bool) -> str:
         entries = numbers["entries"] if isinstance(numbers["entries"], list) else []
         return f"the schedule differs after the load in {names(map(str, entries))}{rates}"
     steps = f"{abs(offset)} step{'' if abs(offset) == 1 else 's'}"
-    return f"the schedule is {steps} {'behind' if offset < 0 else 'ahead'} after the load{rates}"
+    position = str(numbers["position"])
+    which = f"{position.rpartition('.')[0]} of the composed schedule" if INNER in position else "the schedule"
+    return f"{which} is {steps} {'behind' if offset < 0 else 'ahead'} after the load{rates}"
 
 
 def _rate_evidence(case: Case, first: Difference) -> Evidence:

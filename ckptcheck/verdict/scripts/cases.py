@@ -136,12 +136,13 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
         unseeded_ones = [item.name for item in noise.floor if item.kind == "rng" and item.name in whole.drawn]
         idle = {**dict.fromkeys(unseeded_ones, step + 1), **idle}
     trajectory = without_generators(trajectory, idle)
+    built = built_of(crew.reference)
     case = Case(
         run=stopped.resumed.name,
         step=step,
         load=load,
-        bound=bindings(load) if load is not None else (),
-        built=built_of(crew.reference),
+        bound=bindings(load, built) if load is not None else (),
+        built=built,
         trajectory=trajectory,
         origins=Origins(crew.reference),
         replaced=replaced_by_load(right, step),

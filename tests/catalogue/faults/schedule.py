@@ -138,7 +138,7 @@ def _of_keys(*keys: str, says: tuple[str, ...] = ()) -> Expected:
 
 def _inner_keys(training: Training) -> Expected:
     keys = keys_of({"_schedulers": training.schedule.state_dict()["_schedulers"]})
-    return Expected(("CK602",), keys=tuple(keys), says=("_schedulers[",))
+    return Expected(("CK602",), keys=tuple(keys), says=("of the composed schedule is",))
 
 
 FAULTS: Final = (

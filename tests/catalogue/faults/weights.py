@@ -14,6 +14,8 @@ from tests.catalogue.making import make_model
 from tests.catalogue.training import Training
 
 FAMILY: Final = "weights"
+WITHOUT_FOLLOWERS: Final[dict[str, object]] = {"schedule": "none", "ema": False}
+"""For modules that are added after a schedule and an average were built, which know nothing of them."""
 MIDDLE: Final = ("middle.weight", "middle.bias")
 """A layer that every model has, 8 x 8; its bias only some."""
 
@@ -224,12 +226,12 @@ FAULTS: Final = (
     Fault("adapter-drawn-anew", "The adapter is wrapped a second time, with new random weights.",
           FAMILY, _adapter_drawn_anew,
           lambda training: Expected(("CK601",), parameters=("adapter.down.weight", "adapter.up.weight")),
-          reports=("overwritten",)),
+          reports=("overwritten",), specs=WITHOUT_FOLLOWERS),
     Fault("second-adapter-added", "The load adds another adapter beside the one that it restores.",
           FAMILY, _second_adapter,
           lambda training: Expected(
               ("CK301", "CK601"), parameters=("adapter_2.down.weight", "adapter_2.up.weight"), says=("adapter_2",)),
-          reports=("not_loaded",)),
+          reports=("not_loaded",), specs=WITHOUT_FOLLOWERS),
     Fault("teacher-not-saved", "A target network is a module of its own, which no checkpoint holds.",
           FAMILY, _teacher,
           lambda training: Expected(

@@ -201,3 +201,17 @@ def test_each_parameter_that_lacks_its_state_gets_a_finding(trial):
 def test_a_parameter_that_lacks_all_keys_of_its_state_is_told_once(trial):
     found = trial(factory(TwoModels, lose=("optimizer0", "optimizer1")))
     assert [(one.code, one.where.optimizer) for one in found.judgement.findings] == [("CK201", 0), ("CK201", 1)]
+
+
+def test_gradients_that_no_update_shows_are_not_what_differs(trial):
+    def update(self: Training) -> None:
+        self.optimizers[0].step()
+        self.optimizers[0].zero_grad()
+
+    def build_anew(self: Training) -> None:
+        self.optimizers = [adam(self.model)]
+
+    found = trial(factory(update=update, after_load=build_anew))
+    assert found.code == "CK612"
+    assert found.of("CK606") == []
+    assert "run.optimizer" in found.of("CK612")[0].fix

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from ckptcheck.rules.runs.judge import judge
 from tests.rules.faults import Fault
-from tests.rules.trainings import Net, Training, adam, factory
+from tests.rules.trainings import Net, Training, factory
 from tests.rules.trials import Trials
 
 
@@ -312,17 +312,3 @@ def test_steps_that_only_one_run_made_are_missing_in_the_other(trial, gap, said)
     assert judgement.cause.code == "CK612"
     assert said in judgement.findings[0].message
     assert judgement.findings[0].evidence["missing"] == ["5"]
-
-
-def test_gradients_that_no_update_shows_are_not_what_differs(trial):
-    def update(self: Training) -> None:
-        self.optimizers[0].step()
-        self.optimizers[0].zero_grad()
-
-    def build_anew(self: Training) -> None:
-        self.optimizers = [adam(self.model)]
-
-    found = trial(factory(update=update, after_load=build_anew))
-    assert found.code == "CK612"
-    assert found.of("CK606") == []
-    assert "run.optimizer" in found.of("CK612")[0].fix
