@@ -37,6 +37,8 @@ class TraceDiff:
     left_only: tuple[int, ...] = ()
     right_only: tuple[int, ...] = ()
     left_out: int = 0
+    inputs_unseen: bool = False
+    """Whether one side has seen nothing of what entered the model, so that inputs could not be compared."""
 
     @property
     def first(self) -> Difference | None:

@@ -42,7 +42,7 @@ def case_of(
     load = compare_states(state_at(saved, run.step, SAVED), state_at(right, run.step, LOAD))
     numerics = policy.state_exact and noise.only_numeric and not across(experiment.settings.devices)
     whole = compare_traces(left, right, first=run.step + 1, every=policy.tolerant or numerics)
-    whole = without_unseen_inputs(whole, load)
+    whole = without_unseen_inputs(whole, load, left, right)
     rounding = rounding_gradients((left, right), run.step) if whole.first is not None else frozenset()
     floor = _measured_floor(experiment, run, rounding) if numerics and measure and _numeric(whole) else None
     trajectory = judged_part(whole, noise, policy, experiment.settings.devices, floor)
@@ -85,12 +85,22 @@ def _raised_step(run: Resumed) -> int | None:
     return run.outcome.step if run.outcome.status != "ended" and run.outcome.phase in ("step", "save") else None
 
 
-def without_unseen_inputs(diff: TraceDiff, load: StateDiff | None) -> TraceDiff:
-    """Without inputs that one side has not seen, where only one side compiled: a compiled module runs no hooks."""
-    if load is None or load.left.flags.get("compiled_modules") == load.right.flags.get("compiled_modules"):
+def without_unseen_inputs(diff: TraceDiff, load: StateDiff | None, left: Trace, right: Trace) -> TraceDiff:
+    """Without inputs that one side could not see: what is called in compiled code runs no hooks."""
+    seen = [_sees_inputs(trace, diff.steps) for trace in (left, right)]
+    one_compiled = load is not None and load.left.flags.get("compiled_modules") != load.right.flags.get(
+        "compiled_modules"
+    )
+    if seen[0] == seen[1] and not one_compiled:
         return diff
-    seen = (one for one in diff.differences if one.item.kind != "inputs" or (one.left and one.right))
-    return replace(diff, differences=tuple(seen))
+    kept = tuple(one for one in diff.differences if one.item.kind != "inputs" or (one.left and one.right))
+    return replace(diff, differences=kept, inputs_unseen=seen[0] != seen[1])
+
+
+def _sees_inputs(trace: Trace, steps: tuple[int, ...]) -> bool:
+    """Whether anything that entered the model is recorded of these steps."""
+    known, wanted = (item for item, _ in trace.tensors() if item.kind == "inputs"), {*steps}
+    return any(step in wanted for item in known for step, _ in trace.digests(item))
 
 
 def _numeric(diff: TraceDiff) -> bool:

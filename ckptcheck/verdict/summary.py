@@ -8,7 +8,7 @@ from ckptcheck.comparison.states import StateDiff
 from ckptcheck.experiment.noise import FLOOR_FACTOR, NUMERIC, Noise
 from ckptcheck.finding import Cause, Compared, Finding, Json, NotJudged, Place, Result, Verdict
 from ckptcheck.rules.runs.case import Case
-from ckptcheck.rules.runs.judge import Judgement
+from ckptcheck.rules.runs.judge import Judgement, time_of
 from ckptcheck.rules.runs.table import ROOTS
 from ckptcheck.rules.words import names
 from ckptcheck.state.stages import LOAD, STAGE_ORDER
@@ -88,6 +88,8 @@ class Summary:
         notes = [NotJudged(code, why) for code, why in (*self._floor(), *self.reasons)]
         if not compared.parameters:
             notes.append(NotJudged("CK601", "no parameter was compared"))
+        if any(case.trajectory is not None and case.trajectory.inputs_unseen for case in self.cases):
+            notes.append(NotJudged("CK604", "what entered the model was seen in one run only: compiled code hides it"))
         told = {one.code for one in notes}
         rest = [one for code, one in open_codes.items() if code not in told]
         return tuple(sorted((*dict.fromkeys(notes), *rest), key=lambda one: one.code))
@@ -172,12 +174,6 @@ def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(seen.values())
 
 
-def _time(one: Judgement) -> tuple[int, int, int]:
-    saving_first = 0 if one.cause is not None and one.cause.code == "CK609" else 1
-    place, step = one.place, 0
-    if place is not None and place.step is not None:
-        step = place.step
-    is_root = one.cause is not None and one.cause.code in ROOTS
-    # On one step, what differs earlier within it: on several ranks the others merely follow.
-    stage = 0 if is_root or place is None or place.stage is None else STAGE_ORDER[place.stage]
-    return saving_first, step, stage
+def _time(one: Judgement) -> tuple[int, int]:
+    # The cause stands first. On several ranks the others merely follow what differs earlier within a step.
+    return time_of(one.findings[0])

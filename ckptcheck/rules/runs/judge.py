@@ -89,14 +89,23 @@ def _cause(case: Case, findings: list[Finding]) -> Finding | None:
     return min(candidates, key=_precedence, default=None)
 
 
-def _precedence(one: Finding) -> tuple[int, int, int, int]:
+def _precedence(one: Finding) -> tuple[int, int, int]:
+    return (*time_of(one), CAUSES.index(one.code))
+
+
+def time_of(one: Finding) -> tuple[int, int]:
+    """When it happened: the step, and the place within it.
+
+    What a step breaks by itself comes before the save after it, the save before the load of what it saved, and that
+    before the stages of a step.
+    """
     step = one.where.step if one.where.step is not None else 0
     if one.code == "CK609":
-        return (0, 0, 0, 0)
-    specific = CAUSES.index(one.code)
+        saved_after = one.evidence.get("saved_after_step")
+        return saved_after if isinstance(saved_after, int) else step, 1
     if one.code in ROOTS:
-        return (1, step, 0, specific)
-    return (1, step, 0 if one.where.stage == LOAD else 1 + STAGE_ORDER[one.where.stage or LOAD], specific)
+        return step, 0
+    return step, 2 if one.where.stage == LOAD else 3 + STAGE_ORDER[one.where.stage or LOAD]
 
 
 def _rank(one: Finding) -> tuple[int, int]:

@@ -69,10 +69,11 @@ def test_a_fault_at_the_load_comes_before_what_follows_from_it(trial):
     assert trial(factory(**parts, lose=("optimizer0",))).codes == ["CK201"]
 
 
-def test_a_save_that_perturbs_is_the_cause_whatever_else_is_wrong(trial):
-    case = replace(trial(factory(lose=("optimizer0",))).case, saving=PERTURBED, breaches=a_breach(1))
+@pytest.mark.parametrize(("breached", "cause"), [(1, "CK401"), (3, "CK401"), (4, "CK609"), (5, "CK609")])
+def test_a_save_that_perturbs_comes_before_the_load_and_after_what_its_run_broke_until_then(trial, breached, cause):
+    case = replace(trial(factory(lose=("optimizer0",))).case, saving=PERTURBED, breaches=a_breach(breached))
     judgement = judge(case)
-    assert judgement.cause.code == "CK609"
+    assert judgement.cause.code == cause
     assert {"CK609", "CK401", "CK201"} <= {one.code for one in judgement.findings}
 
 
