@@ -42,6 +42,13 @@ class Origins:
         sample = self._trace.sample(step, STEP, Item("updates", optimizer=optimizer))
         return sample is not None and bool(sample.value)
 
+    def scaler_rested(self, step: int) -> bool:
+        """Whether no gradient scaler moved in a step: what updates or overflows is told to it."""
+        known = [item for item, _ in self._trace.tensors() if item.kind == "scaler"]
+        return step > 1 and all(
+            self._trace.digest(step, STEP, item) == self._trace.digest(step - 1, STEP, item) for item in known
+        )
+
     def step_with_value(self, item: Item, value: float) -> int | None:
         """The first step at which a plain value, say a learning rate, was this one."""
         for step in self._trace.steps:

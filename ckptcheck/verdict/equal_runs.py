@@ -86,13 +86,19 @@ def confirmed(experiment: Experiment, run: Resumed, case: Case, cause: Cause | N
     if first is None or sure or run.trace is None or case.trajectory is None or case.floor is not None:
         return case
     again = _again(experiment, run, first.step)
-    if again is None or _repeats_itself(run.trace, again, case.trajectory):
+    if again is None or repeats_itself(run.trace, again, case.trajectory):
         return case
     if noise.first is None and _never_agrees(experiment, run, first, noise):
         return case
+    return by_chance(case, first)
+
+
+def by_chance(case: Case, first: Difference) -> Case:
+    """The case of a resumed run that does not repeat its first difference, without what follows from that."""
+    assert case.trajectory is not None
     chance = (
-        f"the run resumed after step {run.step} does not repeat itself: made again from the same checkpoint it differs "
-        f"from step {first.step} on, so what differs may be chance"
+        f"the run resumed after step {case.step} does not repeat itself: made again from the same checkpoint it "
+        f"differs from step {first.step} on, so what differs may be chance"
     )
     return replace(case, trajectory=replace(case.trajectory, differences=()), noise=first, chance=chance, whole=False)
 
@@ -107,7 +113,7 @@ def _again(experiment: Experiment, run: Resumed, step: int) -> Trace | None:
     return experiment.once_more({run.name: once_more}, step).get(once_more)
 
 
-def _repeats_itself(run: Trace, again: Trace, diff: TraceDiff) -> bool:
+def repeats_itself(run: Trace, again: Trace, diff: TraceDiff) -> bool:
     """Whether what differs first is in the second run as it was in the first one."""
     for one in diff.at_first_stage():
         item = one.item if one.right is None or run.sample(one.step, STEP, one.item) is not None else None
@@ -126,6 +132,13 @@ def _never_agrees(experiment: Experiment, run: Resumed, first: Difference, noise
     """
     reference = experiment.traces[REFERENCE]
     resumed = list(filter(None, [_again(experiment, run, first.step)]))
+
+    def parts(trace: Trace) -> bool:
+        diff = compare_traces(reference, trace, first=run.step + 1, last=first.step).without(noise.floor)
+        return diff.first is not None and diff.first.order <= first.order
+
+    if not all(map(parts, resumed)):
+        return False
     whole: list[Trace] = []
     for number in range(MORE):
         names = {
@@ -135,11 +148,6 @@ def _never_agrees(experiment: Experiment, run: Resumed, first: Difference, noise
         made = experiment.once_more(names, first.step)
         resumed += [made[names[run.name]]] if names[run.name] in made else []
         whole += [made[names[REFERENCE]]] if names[REFERENCE] in made else []
-
-    def parts(trace: Trace) -> bool:
-        diff = compare_traces(reference, trace, first=run.step + 1, last=first.step).without(noise.floor)
-        return diff.first is not None and diff.first.order <= first.order
-
     return len(resumed) > MORE and all(map(parts, resumed)) and not any(map(parts, whole))
 
 

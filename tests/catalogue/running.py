@@ -87,7 +87,8 @@ def judged(cell: Cell, folder: Path, **options: Any) -> Score:
 @contextmanager
 def forked_workers() -> Iterator[None]:
     """Start workers as forks of a process that has torch imported, for as long as this lasts."""
-    fresh, folder = process.start_fresh, Path.cwd()
+    fresh, folder, threads = process.start_fresh, Path.cwd(), torch.get_num_threads()
+    torch.set_num_threads(1)  # threads that wait for each other cost more than these tensors
     os.environ["OMP_NUM_THREADS"] = "1"
     os.chdir(ROOT)
     serve()
@@ -97,6 +98,7 @@ def forked_workers() -> Iterator[None]:
     finally:
         process.start_fresh = fresh
         os.chdir(folder)
+        torch.set_num_threads(threads)
 
 
 def judged_all(cells: Sequence[Cell]) -> list[Score]:

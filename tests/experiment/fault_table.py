@@ -1,5 +1,7 @@
 """The fault table as data: what `verify` must say of each broken target, for STEPS steps resumed at RESUME_AT.
 
+A clean target makes CLEAN_STEPS steps.
+
 FAULTS keeps the order of the mechanisms: optimizer state, binding, hyperparameters and schedule, generators and
 data, buffers, scaler, average and accumulation, precision, weights, saving, freezing, progress.
 """
@@ -7,8 +9,9 @@ data, buffers, scaler, average and accumulation, precision, weights, saving, fre
 from dataclasses import dataclass
 from typing import Final
 
-STEPS: Final = 20
+STEPS: Final = 13
 RESUME_AT: Final = 10
+CLEAN_STEPS: Final = 20
 
 AT_LOAD: Final = ((RESUME_AT, "load"),)
 

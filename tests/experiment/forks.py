@@ -16,17 +16,27 @@ from pathlib import Path
 from typing import IO, Any
 
 SERVER = multiprocessing.get_context("forkserver")
+ROOT = Path(__file__).resolve().parents[2]
 PRELOADED = [
     "torch",
     "numpy.random",
     "torch.utils.data",
+    "torch.utils.serialization.config",
     "torch._dynamo",
+    "torch.profiler._cupti_monitor",
+    "encodings.latin_1",
     "sklearn.datasets",
-    "ckptcheck.experiment.worker",
+    "ckptcheck.experiment.overlay",
     "ckptcheck.experiment.recording",
-    "ckptcheck.store.save",
+    "ckptcheck.experiment.target",
+    "ckptcheck.experiment.worker",
     "ckptcheck.store.load",
+    "ckptcheck.store.save",
+    "ckptcheck.verbs",
+    "xxhash",
 ]
+"""Whatever a worker imports, but for its target: an import costs a fork more than a step of training."""
+OF_THE_TESTS = ["tests.catalogue.running", "tests.catalogue.table", "tests.experiment.frozen"]
 
 
 class Forked:
@@ -54,9 +64,13 @@ class Forked:
 
 
 def serve() -> None:
-    """Start the server, if it does not run, with what the forks need imported."""
-    SERVER.set_forkserver_preload(PRELOADED)
-    ensure_running()
+    """Start the server, if it does not run, with what the forks need imported: one for all tests of a process."""
+    SERVER.set_forkserver_preload([*PRELOADED, *OF_THE_TESTS])
+    import pytest  # here, since each fork imports this module
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))  # the server gets its first path from nowhere else
+        ensure_running()
 
 
 def start_forked(order: Path, events: int, acks: int, log: IO[bytes], environment: Mapping[str, str]) -> Forked:

@@ -1,13 +1,16 @@
 """Results of real runs, as JSON, against schema 1."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from ckptcheck.cli.main import door
 from ckptcheck.reports.json import document
+from tests.catalogue.running import forked_workers
 from tests.reports.check_results import DEMANDED, FIT, FLOODED, INCOMPLETE, RELEASED, UNNAMED, UNTRIED, WARNED
 from tests.reports.checkpoint_results import DAMAGED, DIFFERENT, GATED, INSPECTED, MATCHING, NOTHING, WHOLE
 from tests.reports.contract import breaches
@@ -18,14 +21,16 @@ TARGET = "ckptcheck.experiment.demo_targets:build"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    return tmp_path_factory.mktemp("runs")
+def place(tmp_path_factory) -> Iterator[Path]:
+    """A folder of its own, and workers that are forks."""
+    with forked_workers():
+        yield tmp_path_factory.mktemp("runs")
 
 
 def run(place: Path, *arguments: str) -> list[dict]:
     """Run the command and return its documents."""
-    command = [sys.executable, "-m", "ckptcheck", *arguments, "--format", "json"]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
+    with chdir(place):
+        done = CliRunner().invoke(door, [*arguments, "--format", "json"])
     found = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     return found if isinstance(found, list) else [found]
 

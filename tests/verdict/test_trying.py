@@ -1,4 +1,7 @@
-"""A dry-run through the public door: a process of its own, a copy for the target's load, and what the result says."""
+"""A dry-run through the public door: a process of its own, a copy for the target's load, and what the result says.
+
+The first test starts a fresh interpreter, the others fork.
+"""
 
 import hashlib
 from pathlib import Path
@@ -9,6 +12,7 @@ import torch
 from ckptcheck import verbs
 from ckptcheck.errors import TargetError
 from ckptcheck.finding import Result, Verdict
+from tests.catalogue.running import forked_workers
 from tests.check_cases.training import Mlp
 from tests.rules.loads.live import adamw, file_of
 
@@ -64,6 +68,12 @@ def build_dying(ctx):
 
 
 @pytest.fixture
+def forks():
+    with forked_workers():
+        yield
+
+
+@pytest.fixture
 def target(tmp_path):
     (tmp_path / "target.py").write_text(TARGET.format(root=str(ROOT)))
     return str(tmp_path / "target.py")
@@ -94,6 +104,7 @@ def test_the_targets_own_load_gets_a_copy_and_the_file_stays_as_it_is(target, tm
     assert result.verdict is Verdict.PASS
 
 
+@pytest.mark.usefixtures("forks")
 def test_torch_loads_where_the_target_has_no_load_and_says_what_it_leaves_out(target, tmp_path):
     path = file_of(tmp_path)
     before = torch.get_rng_state()
@@ -104,6 +115,7 @@ def test_torch_loads_where_the_target_has_no_load_and_says_what_it_leaves_out(ta
     assert result.verdict is Verdict.PASS
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_load_that_kills_the_process_is_a_finding(target, tmp_path):
     result = verbs.check(file_of(tmp_path), target=f"{target}:build_dying")
     assert part(result)["raised"] == "left with exit code 7"
@@ -124,6 +136,7 @@ class Runs:
         return exec, (f"open({str(self.path)!r}, 'w')",)
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_file_that_can_run_code_is_not_handed_to_the_targets_load(target, tmp_path):
     path = file_of(tmp_path, change=lambda state: state.update(extra=Runs(tmp_path / "ran")))
     result = verbs.check(path, target=target)
@@ -133,6 +146,7 @@ def test_a_file_that_can_run_code_is_not_handed_to_the_targets_load(target, tmp_
     assert {one.code for one in result.not_judged} >= {"CK504", "CK505"}
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -147,6 +161,7 @@ def test_a_target_that_cannot_be_built_is_refused_in_one_line(name, said, target
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("forks")
 def test_what_the_target_lacks_weights_for_is_listed(target, tmp_path):
     model = Mlp()
     path = file_of(tmp_path, model, adamw, change=lambda state: state["model"].pop("head.bias"))

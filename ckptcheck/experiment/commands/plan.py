@@ -18,7 +18,7 @@ from ckptcheck.experiment.commands.launching import Launch, Run, run_all
 from ckptcheck.experiment.commands.ordering import Part, orders_of
 from ckptcheck.experiment.commands.recorded import Recorded
 from ckptcheck.experiment.commands.telling import check_recorded, check_trained
-from ckptcheck.experiment.commands.wanted import Wanted
+from ckptcheck.experiment.commands.wanted import Wanted, end_of
 from ckptcheck.experiment.commands.words import filled
 from ckptcheck.progress import Progress
 from ckptcheck.trace.script.orders import Orders
@@ -31,7 +31,7 @@ REPEAT = "repeat"
 INTERRUPTED = "interrupted"
 RESUMED = "resumed"
 AGAIN = "-again"
-"""Added to the name of a run that is made once more, to measure what differs."""
+"""Added to the name of a run that is made once more."""
 
 
 class CommandExperiment(AbstractContextManager["CommandExperiment"]):
@@ -146,11 +146,11 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
             step for step, paths in changes.items() if step <= self.resume_step and checkpoint_in(place, paths)
         )
 
-    def resumed(self, *, keep: bool = False) -> Recorded:
+    def resumed(self) -> Recorded:
         """The resumed run, in a copy of its own; how it ends is an outcome, not an error.
 
-        It stands where the run stood that was copied, so that paths in a checkpoint stay right. With `keep` it can be
-        made `again`.
+        It stands where the run stood that was copied, so that paths in a checkpoint stay right; that copy is kept, so
+        that it can be made `again`.
         RunFailedError where `{ckpt}` is asked for and nothing that a resume could read was written, or what was
         recorded has gone.
         """
@@ -166,11 +166,8 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
             with suppress(FileNotFoundError):  # the run may have removed it itself
                 own.rename(own.with_name("after"))
             place = self._copy()
-            if keep:
-                snapshot(place, own)
-            else:
-                place.rename(own)
-        elif keep:
+            snapshot(place, own)
+        else:
             snapshot(own, self._copy())
         checkpoint = own / found.path.relative_to(place) if found is not None else own
         steps = self.settings.steps
@@ -181,22 +178,21 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         check_recorded(self._recorded[RESUMED], run.meeting)
         return self._recorded[RESUMED]
 
-    def again(self, left: Wanted, right: Wanted) -> tuple[Recorded, Recorded]:
-        """The whole run and the resumed one once more, under the same conditions; wanted tensors are laid out.
+    def again(self, whole: Mapping[str, Wanted | int], resumed: Mapping[str, Wanted | int]) -> list[Recorded]:
+        """More whole runs, and at most one more resumed one, by name and under the conditions of the first ones.
 
-        Each is ended after the last step that is wanted of it. To be asked after `resumed(keep=True)`.
+        Each is ended after a step as it counts them, or after the last that is wanted of it, which is then laid out.
+        To be asked after `resumed`.
         """
-        own = self._own(self.source)
-        with suppress(FileNotFoundError):
-            own.rename(own.with_name(f"after-{RESUMED}"))
-        snapshot(self._copy(), own)
-        words = self._recorded[RESUMED].words
-        names = f"{REFERENCE}{AGAIN}", f"{RESUMED}{AGAIN}"
-        self._make_all({
-            names[0]: lambda: self._launch(names[0], None, None, left.last_step, left),
-            names[1]: lambda: self._launch(names[1], words, own, right.last_step, right),
-        })  # fmt: skip
-        return self._recorded[names[0]], self._recorded[names[1]]
+        words, own = self._recorded[RESUMED].words, self._own(self.source)
+        if resumed:
+            with suppress(FileNotFoundError):
+                own.rename(own.with_name(f"before-{next(iter(resumed))}"))
+            snapshot(self._copy(), own)
+        launches = {name: partial(self._launch, name, None, None, *end_of(one)) for name, one in whole.items()}
+        launches |= {name: partial(self._launch, name, words, own, *end_of(one)) for name, one in resumed.items()}
+        self._make_all(launches)
+        return [self._recorded[name] for name in launches]
 
     def laid_out(self, run: Recorded, rank: int) -> Path:
         """Where a rank of a run made `again` has laid out its tensors."""
@@ -290,7 +286,7 @@ class CommandExperiment(AbstractContextManager["CommandExperiment"]):
         is_source = name == self._source
         part = Part(
             name, words, own, last_step, self._step,
-            first_step=self._went_on_after if name.removesuffix(AGAIN) == RESUMED else 0,
+            first_step=self._went_on_after if name.startswith(RESUMED) else 0,
             copied=is_source and name != INTERRUPTED,
             interrupted=name == INTERRUPTED,
             # The run that shows where something is saved, the one that is copied, and the two whose later checkpoints

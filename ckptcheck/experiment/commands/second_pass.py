@@ -16,7 +16,7 @@ from ckptcheck.comparison.tensors import TensorDifference, compare_bytes, count_
 from ckptcheck.comparison.trace_pairs import TracePair
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.errors import OutputError
-from ckptcheck.experiment.commands.plan import CommandExperiment
+from ckptcheck.experiment.commands.plan import AGAIN, REFERENCE, RESUMED, CommandExperiment
 from ckptcheck.experiment.commands.recorded import Recorded
 from ckptcheck.experiment.commands.wanted import Wanted
 from ckptcheck.experiment.laid import Laid, alike, measurable_at_load, measurable_in_steps
@@ -142,14 +142,15 @@ def measured_ranks(
     for one in ranks:
         one.not_measured(curves.TOO_MUCH, set(one.curve.spread.steps) - steps if one.curve is not None else ())
     try:
-        runs = experiment.again(*_wanted(ranks, steps))
+        left, right = _wanted(ranks, steps)
+        first, second = experiment.again({f"{REFERENCE}{AGAIN}": left}, {f"{RESUMED}{AGAIN}": right})
     except OutputError as error:
         return [Measure(otherwise=str(error)) for _ in ranks], []
     tolerance = {"rtol": rtol, "atol": atol} if rtol or atol else None
-    measures = [_of_rank(experiment, runs, one, steps, tolerance) for one in ranks]
-    for run in runs:
+    measures = [_of_rank(experiment, (first, second), one, steps, tolerance) for one in ranks]
+    for run in (first, second):
         shutil.rmtree(experiment.laid_out(run, 0), ignore_errors=True)
-    return measures, list(runs)
+    return measures, [first, second]
 
 
 def _affordable(ranks: Sequence[Apart], free_bytes: int) -> frozenset[int] | None:

@@ -24,3 +24,8 @@ class Wanted:
             {"step": step, "moment": moment, "items": sorted(map(list, items))}
             for (step, moment), items in self.items.items()
         ])  # fmt: skip
+
+
+def end_of(one: Wanted | int) -> tuple[int, Wanted | None]:
+    """After which step a run is ended, and what it lays out: for what is wanted of it, or a step to end after."""
+    return (one, None) if isinstance(one, int) else (one.last_step, one)

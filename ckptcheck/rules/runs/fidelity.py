@@ -132,7 +132,7 @@ def accumulated_gradients_lost(case: Case) -> Iterator[Evidence]:
         return
     missed = {one.item.name for one in case.trajectory.differences if one.stage == "grad" and one.step == case.step + 1}
     lost = [one.name for one in case.loaded("grad") if one.name in missed and not _used_up(case, one.name)]
-    if lost and case.reaches("grad"):
+    if lost and (case.reaches("grad") or _window_is_open(case)):
         added = all(case.load.left.parameters[name].presence == "none" for name in lost)
         which = count(lost, "parameter")
         yield Evidence(
@@ -145,6 +145,14 @@ def accumulated_gradients_lost(case: Case) -> Iterator[Evidence]:
             if added
             else "save at the end of an accumulation window only, or save and restore the gradients",
         )
+
+
+def _window_is_open(case: Case) -> bool:
+    """Whether the step before the save made no update and skipped none, so that its gradients wait for the next one."""
+    if case.load is None or case.origins is None or not case.load.left.optimizers:
+        return False
+    updated = any(case.origins.updated(case.step, place) for place in range(len(case.load.left.optimizers)))
+    return not updated and case.origins.scaler_rested(case.step)
 
 
 def _used_up(case: Case, name: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 from ckptcheck.comparison.bindings import bindings
 from ckptcheck.comparison.drawing import idle_generators, with_draws_before, without_generators
 from ckptcheck.comparison.origins import Origins
+from ckptcheck.comparison.rounding_gradients import rounding_gradients
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.traces import TraceDiff, compare_traces
 from ckptcheck.experiment.commands.recorded import Recorded
@@ -126,7 +127,7 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
     whole = compare_traces(crew.reference, right, first=step + 1, every=policy.tolerant)
     whole = with_draws_before(whole, crew.reference)
     load = _load(crew, right, step, whole.drawn)
-    whole = without_unseen_inputs(whole, load)
+    whole = without_unseen_inputs(whole, load, crew.reference, right)
     whole = _with_steps_at_the_end(whole, crew.reference, right, stopped)
     trajectory = judged_part(whole, noise, policy, HERE)
     if policy.tolerant:
@@ -137,6 +138,7 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
         idle = {**dict.fromkeys(unseeded_ones, step + 1), **idle}
     trajectory = without_generators(trajectory, idle)
     built = built_of(crew.reference)
+    rounding = rounding_gradients((crew.reference, right), step) if whole.first is not None else frozenset()
     case = Case(
         run=stopped.resumed.name,
         step=step,
@@ -145,6 +147,7 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
         built=built,
         trajectory=trajectory,
         origins=Origins(crew.reference),
+        rounding=tuple(sorted(rounding & {one.item.name for one in trajectory.differences})),
         replaced=replaced_by_load(right, step),
         raised=stopped.raised,
         last_lines=stopped.said_last,

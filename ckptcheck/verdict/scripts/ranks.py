@@ -14,13 +14,21 @@ Seat: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """The traces of one seat in every run of an experiment; `resumed` is None where the resumed run lacks it."""
+    """The traces of one seat in every run of an experiment; `resumed` is None where the resumed run lacks it.
+
+    `number` is that of the seat among those of its rank.
+    """
 
     rank: int
     reference: Trace
     repeats: tuple[Trace, ...]
     source: Trace
     resumed: Trace | None
+    number: int = 0
+
+    def trace_in(self, run: Recorded) -> Trace | None:
+        """The trace of the same seat in another run; None where that has none."""
+        return seats(run.traces).get((self.rank, self.number))
 
 
 def seats(traces: Iterable[Trace]) -> dict[Seat, Trace]:
@@ -48,7 +56,7 @@ def crews(whole: Mapping[str, Recorded], source: Recorded, resumed: Recorded) ->
             )
     right, left = seats(resumed.traces), seats(source.traces)
     return [
-        Crew(seat[0], trace, tuple(seats(one.traces)[seat] for one in repeats), left[seat], right.get(seat))
+        Crew(seat[0], trace, tuple(seats(one.traces)[seat] for one in repeats), left[seat], right.get(seat), seat[1])
         for seat, trace in own.items()
     ]
 

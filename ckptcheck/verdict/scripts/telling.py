@@ -37,7 +37,10 @@ def joined(judged: Sequence[Judgement]) -> list[Judgement]:
                 told.add(key)
                 shared = ranks[key]
                 findings.append(replace(one, evidence={**one.evidence, "ranks": list(shared)}) if shared[1:] else one)
-        kept.append(replace(judgement, findings=tuple(findings)))
+        # The finding of a cause stands first; where it is told of another rank, so is the cause.
+        is_told = bool(judgement.findings[:1]) and _what(judgement.findings[0]) in map(_what, findings[:1])
+        cause = judgement.cause if is_told else None
+        kept.append(replace(judgement, findings=tuple(findings), cause=cause))
     return kept
 
 

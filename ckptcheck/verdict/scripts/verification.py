@@ -7,8 +7,6 @@ from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.errors import RunFailedError, UsageError
 from ckptcheck.experiment.commands.plan import CommandExperiment, CommandSettings
 from ckptcheck.experiment.commands.recorded import Recorded
-from ckptcheck.experiment.commands.second_pass import Measure, measured_ranks
-from ckptcheck.experiment.noise import Noise
 from ckptcheck.finding import Compared, Finding, Json, NotJudged, Result
 from ckptcheck.progress import Progress
 from ckptcheck.rules.runs.case import Case
@@ -20,10 +18,11 @@ from ckptcheck.verdict.divergence import divergence
 from ckptcheck.verdict.left_out import idle_pattern
 from ckptcheck.verdict.loads_seen import loads_seen
 from ckptcheck.verdict.parts import first_magnitudes
-from ckptcheck.verdict.scripts.cases import Stopped, case_of
+from ckptcheck.verdict.scripts.cases import Stopped
+from ckptcheck.verdict.scripts.confirming import confirmed
 from ckptcheck.verdict.scripts.interrupting import check_interrupted, interruption_of
-from ckptcheck.verdict.scripts.measuring import apart, left_open, rows_of, why_open, with_measure
-from ckptcheck.verdict.scripts.noise import floor_of
+from ckptcheck.verdict.scripts.measuring import rows_of, why_open
+from ckptcheck.verdict.scripts.noise import noise_told
 from ckptcheck.verdict.scripts.parts import (
     crossed_part,
     facts,
@@ -34,8 +33,7 @@ from ckptcheck.verdict.scripts.parts import (
     settings_part,
     time_of,
 )
-from ckptcheck.verdict.scripts.placing import Placed
-from ckptcheck.verdict.scripts.ranks import Crew, crews
+from ckptcheck.verdict.scripts.rank import Rank, judged_ranks, measured
 from ckptcheck.verdict.scripts.saved_later import judged_later, saved_later, saved_part, why_not
 from ckptcheck.verdict.scripts.telling import joined, of_rank, with_cause_of_raise, with_loads
 from ckptcheck.verdict.summary import Summary
@@ -57,32 +55,29 @@ def verification(settings: CommandSettings, question: Question, progress: Progre
         whole = {one.name: one for one in experiment.whole(repeats=0 if question.quick else question.repeats)}
         _check_only(whole)
         measures = not question.quick or question.policy.tolerant
-        source, stopped = _stop_and_resume(experiment, whole, measures)
-        ranks = _judged_ranks(whole, source, stopped, question, opened)
+        source, stopped = _stop_and_resume(experiment, whole)
+        ranks = judged_ranks(whole, source, stopped, question.policy, opened)
         if len(whole) == 1 and not all(one.case.goes_on_exactly for one in ranks):
             # Only an equal run can tell whether what differs is chance.
             repeat = experiment.one_repeat()
             whole[repeat.name] = repeat
-            ranks = _judged_ranks(whole, source, stopped, question, opened)
+            ranks = judged_ranks(whole, source, stopped, question.policy, opened)
         made = _Made(experiment, question, whole, source, stopped, ranks)
         made.refuse()
         made = replace(made, later=made.saved_later())
-        return (_measured(made) if measures else made).result()
+        return _confirmed(_measured(made) if measures else made).result()
 
 
 def _measured(made: "_Made") -> "_Made":
     """The same with the exact differences, where anything differs: both runs are then made once more."""
-    if not any(one.placed and _has_numbers(one.case) for one in made.ranks):
-        return made
-    policy = made.question.policy
-    differing = [apart(one.crew.rank, one.case, one.crew.reference, one.placed, len(made.ranks)) for one in made.ranks]
-    measures, runs = measured_ranks(made.experiment, differing, rtol=policy.rtol, atol=policy.atol)
-    ranks = [
-        replace(one, case=with_measure(one.case, measure, policy, wanted.curve), measure=measure,
-                left_open=left_open(one.case, measure, policy))
-        for one, measure, wanted in zip(made.ranks, measures, differing, strict=True)
-    ]  # fmt: skip
+    ranks, runs = measured(made.ranks, made.experiment, made.question.policy)
     return replace(made, ranks=ranks, again=runs)
+
+
+def _confirmed(made: "_Made") -> "_Made":
+    """The same without what is chance: a difference whose cause is not certain is looked for in another resumed run."""
+    ranks, runs = confirmed(made.ranks, made.experiment, made.again)
+    return replace(made, ranks=ranks, again=[*made.again, *runs])
 
 
 def _check_only(whole: dict[str, Recorded]) -> None:
@@ -92,12 +87,7 @@ def _check_only(whole: dict[str, Recorded]) -> None:
         raise UsageError(f"--only {idle!r} matches no parameter: names are those of model.named_parameters()")
 
 
-def _has_numbers(case: Case) -> bool:
-    """Whether anything differs that can be measured, and not only which steps were made."""
-    return not case.goes_on_exactly and (case.first is not None or bool(case.load is not None and case.load.entries))
-
-
-def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded], keep: bool) -> tuple[Recorded, Stopped]:
+def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded]) -> tuple[Recorded, Stopped]:
     """Make the run that is stopped, where no copy of a whole one serves, and the one that is resumed from it."""
     reference, settings = next(iter(whole.values())), experiment.settings
     interrupt = settings.interrupt
@@ -106,7 +96,7 @@ def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded], 
         found, saved = experiment.found(), experiment.saved()
         newest = found.step if found is not None else None
         named = name_of(found, source)
-        resumed = experiment.resumed(keep=keep)
+        resumed = experiment.resumed()
         return source, Stopped(experiment.resume_step, newest, saved, reference, resumed, checkpoint=named)
     source = experiment.interrupted()
     check_interrupted(source, reference, interrupt)
@@ -116,37 +106,9 @@ def _stop_and_resume(experiment: CommandExperiment, whole: dict[str, Recorded], 
     if found is None and "{ckpt}" in settings.resume:
         resumed = Recorded("resumed", (), "ended", 0)  # there is nothing that it could be given
     else:
-        resumed = experiment.resumed(keep=keep)
+        resumed = experiment.resumed()
     left = interruption_of(source, interrupt, kept)
     return source, Stopped(interrupt[1], None, frozenset(), reference, resumed, left, name_of(found, source))
-
-
-@dataclass(frozen=True, slots=True)
-class _Rank:
-    """One rank of the experiment: its traces, what they make a case of, and how far equal runs agree.
-
-    `measure` is None where nothing was measured; `left_open` are steps that were not held against a tolerance.
-    """
-
-    crew: Crew
-    case: Case
-    placed: Placed | None
-    noise: Noise
-    measure: Measure | None = None
-    left_open: frozenset[int] = frozenset()
-
-
-def _judged_ranks(
-    whole: dict[str, Recorded], source: Recorded, stopped: Stopped, question: Question, opened: ExitStack
-) -> list[_Rank]:
-    ranks = []
-    for crew in crews(whole, source, stopped.resumed):
-        noise = floor_of(crew.reference, crew.repeats)
-        case, placed = case_of(crew, stopped, noise, question.policy)
-        if placed is not None:
-            opened.callback(placed.trace.close)
-        ranks.append(_Rank(crew, case, placed, noise))
-    return ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +120,9 @@ class _Made:
     whole: dict[str, Recorded]
     source: Recorded
     stopped: Stopped
-    ranks: list[_Rank]
+    ranks: list[Rank]
     again: list[Recorded] = field(default_factory=list)
-    """Runs that were made once more, to measure."""
+    """Runs that were made once more, to measure and to confirm."""
     later: list[Later] | None = None
     """What the runs save after the resume; None where they differ anyway, so that it would say nothing new."""
 
@@ -202,20 +164,21 @@ class _Made:
         numbered = [of_rank(one, rank.crew.rank) for rank, found in zip(self.ranks, each, strict=True) for one in found]
         return [joined(numbered)]
 
-    def _judgements(self, rank: _Rank) -> list[Judgement]:
+    def _judgements(self, rank: Rank) -> list[Judgement]:
         question = self.question
-        whole = Case("reference", 0, noise=rank.noise.first, trajectory=_nothing(), saving=(), commands=True)
+        whole = Case("reference", 0, noise=rank.noise.first, chance=rank.noise.chance, trajectory=_nothing(),
+                     saving=(), commands=True)  # fmt: skip
         judged = [judge(one, question.select, question.ignore) for one in (whole, *self._contracts(rank)[0])]
         own = judge(rank.case, question.select, question.ignore)
         own = with_loads(own, self._loads(rank)[0], rank.case.goes_on_exactly)
         return [*judged, with_cause_of_raise(own, rank.case.raised)]
 
-    def _loads(self, rank: _Rank) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+    def _loads(self, rank: Rank) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
         if rank.placed is None:
             return (), ()
         return loads_seen(rank.placed.trace, self.question.select, self.question.ignore)
 
-    def _contracts(self, rank: _Rank) -> tuple[list[Case], list[str]]:
+    def _contracts(self, rank: Rank) -> tuple[list[Case], list[str]]:
         traces = {self.stopped.whole.name: rank.crew.reference}
         if rank.placed is not None:
             traces[self.stopped.resumed.name] = rank.placed.trace
@@ -261,12 +224,23 @@ class _Made:
             "trajectory": rows,
             "trajectory_left_out": sum(one.case.trajectory.left_out for one in self.ranks if one.case.trajectory),
             "magnitudes": first_magnitudes(rows),
-            "divergence": [divergence(one.case, one.crew.rank if len(self.ranks) > 1 else None)
-                           for one in self.ranks if not one.case.goes_on_exactly],
+            "divergence": [
+                divergence(one.case, one.crew.rank if len(self.ranks) > 1 else None)
+                for one in self.ranks
+                if not one.case.goes_on_exactly
+            ],
             "crossed": crossed_part(reference, step),
+            "noise": self._noise(),
             "runs": run_rows(self._runs()),
             "notes": notes_part([*self.whole.values(), self.source, self.stopped.resumed]),
         }
+
+    def _noise(self) -> dict[str, Json]:
+        """The noise of the rank whose equal runs part first."""
+        noisy = [one for one in self.ranks if one.noise.first is not None]
+        one = min(noisy, key=lambda rank: rank.noise.first.order if rank.noise.first else (), default=self.ranks[0])
+        number = one.crew.rank if len(self.ranks) > 1 else None
+        return noise_told(number, one.noise, one.case, len(one.crew.repeats), self.question.policy)
 
     def _runs(self) -> list[Recorded]:
         """Every run that was made, in order."""
