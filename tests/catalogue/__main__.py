@@ -3,18 +3,24 @@
 import argparse
 import json
 import multiprocessing
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 from tests.catalogue.cells import fault_cells
 from tests.catalogue.clean import clean_cells
 from tests.catalogue.combinations import combined_cells
+from tests.catalogue.fault import Score
 from tests.catalogue.figures import table_of
 from tests.catalogue.running import Cell, judged_all
+
+A_SHARD: Final = 10
+"""Cells that a process judges before it tells."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,17 +28,25 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parsed(arguments)
     cells = _cells(asked)
     started = time.monotonic()
-    shards = [cells[place :: asked.workers] for place in range(asked.workers)]
-    with ProcessPoolExecutor(asked.workers, multiprocessing.get_context("spawn")) as pool:
-        scores = [one for shard in pool.map(judged_all, shards) for one in shard]
-    for one in scores:
-        if asked.verbose or not one.right:
-            print(f"{'ok  ' if one.right else 'OFF '}{one.cell}: {one.got}{one.what_is_off}")
+    scores = []
+    with Path(asked.output or os.devnull).open("w") as output:
+        for one in _scores(cells, asked.workers):
+            scores.append(one)
+            if asked.verbose or not one.right:
+                print(f"{'ok  ' if one.right else 'OFF '}{one.cell}: {one.got}{one.what_is_off}", flush=True)
+            output.write(json.dumps(asdict(one)) + "\n")
+            output.flush()
     print(table_of(scores))
     print(f"{len(scores)} cells in {time.monotonic() - started:.0f} s")
-    if asked.output:
-        Path(asked.output).write_text("\n".join(json.dumps(asdict(one)) for one in scores) + "\n")
     return int(not all(one.detected for one in scores))
+
+
+def _scores(cells: Sequence[Cell], workers: int) -> Iterator[Score]:
+    """The verdicts in the order of the cells, as they come, from several processes."""
+    shards = [cells[place : place + A_SHARD] for place in range(0, len(cells), A_SHARD)]
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        for shard in pool.map(judged_all, shards):
+            yield from shard
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
