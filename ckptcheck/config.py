@@ -128,9 +128,11 @@ def _spelled(value: object) -> str:
 
 def _codes(value: Any) -> str:
     """What `select`, `ignore` and `require` take."""
-    is_list = isinstance(value, list) and all(isinstance(one, str) for one in value)
-    good = is_list and all(re.fullmatch(r"CK([1-7]\d{0,2})?", one) for one in value)
-    return "" if good else 'a list of rule codes or their beginnings, such as ["CK2", "CK501"]'
+    asked = 'a list of rule codes or their beginnings, such as ["CK2", "CK501"]'
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        return asked
+    odd = next((one for one in value if not re.fullmatch(r"CK([1-7]\d{0,2})?", one)), None)
+    return "" if odd is None else f"{asked} (no code begins with {odd[:20]!r})"
 
 
 def _code(value: Any) -> str:

@@ -111,6 +111,7 @@ WRONG = [
     ('select = "CK2"', "select must be a list of rule codes"),
     ('select = ["XY2"]', "select must be a list of rule codes"),
     ('ignore = ["CK9"]', "ignore must be a list of rule codes"),
+    ('require = ["CK603", "CK999"]', r"require must be .* \(no code begins with 'CK999'\), and is"),
     ("require = [1]", "require must be a list of rule codes"),
     ('fail-on = "info"', 'fail-on must be one of "error", "warning", "never", and is \'info\''),
     ("fail-on = true", "fail-on must be one of .* and is true"),

@@ -11,6 +11,7 @@ class Origins:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
+        self._last_update: dict[tuple[int, int], tuple[int, int] | None] = {}
 
     def steps_of(self, item: Item, digest: bytes) -> set[int]:
         """The steps after which the item had this very content."""
@@ -37,10 +38,35 @@ class Origins:
         inputs = [sample for item, sample in self._trace.samples(step, STEP).items() if item.kind == "inputs"]
         return any(one.spec is not None or not str(one.value).startswith("<") for one in inputs)
 
+    def inputs_of(self, step: int) -> list[Item]:
+        """What entered a module in a step, call by call."""
+        return [item for item in self._trace.samples(step, STEP) if item.kind == "inputs"]
+
     def updated(self, step: int, optimizer: int) -> bool:
         """Whether an optimizer made an update in a step."""
         sample = self._trace.sample(step, STEP, Item("updates", optimizer=optimizer))
         return sample is not None and bool(sample.value)
+
+    def last_read(self, step: int, optimizer: int, name: str, digest: bytes) -> bool:
+        """Whether the last update that an optimizer made up to a step read a gradient of this content."""
+        if (step, optimizer) not in self._last_update:
+            self._last_update[step, optimizer] = next(
+                (
+                    (one, made)
+                    for one in reversed(self._trace.steps)
+                    if one <= step and (made := self._made(one, optimizer))
+                ),
+                None,
+            )
+        last = self._last_update[step, optimizer]
+        if last is None:
+            return False
+        items = (Item("grad", name, part=part) for part in range(last[1]))
+        return any(self._trace.digest(last[0], STEP, item) == digest for item in items)
+
+    def _made(self, step: int, optimizer: int) -> int:
+        sample = self._trace.sample(step, STEP, Item("updates", optimizer=optimizer))
+        return sample.value if sample is not None and isinstance(sample.value, int) else 0
 
     def scaler_rested(self, step: int) -> bool:
         """Whether no gradient scaler moved in a step: what updates or overflows is told to it."""

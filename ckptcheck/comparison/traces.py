@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ckptcheck.comparison.trace_pairs import FLAGS, UNMATCHED, Difference, TracePair
+from ckptcheck.comparison.unread import without_unread_gradients
 from ckptcheck.errors import TraceError
 from ckptcheck.finding import Compared
 from ckptcheck.trace.items import END, STEP, Item
@@ -75,7 +76,8 @@ def compare_traces(
     """Compare all steps from `first` to `last` that both traces have; all of them where None.
 
     Of a step after the first two that differ, at most `KEPT_A_KIND` differing tensors of each kind are kept, unless
-    `every` one is asked for; `left_out` counts the others.
+    `every` one is asked for; `left_out` counts the others. Steps of which gradients alone differ count by themselves.
+    Gradients that no update reads are no difference.
     Raises TraceError when the digests were made by different algorithms.
     """
     if left.header["digest"] != right.header["digest"]:
@@ -91,15 +93,19 @@ def compare_traces(
     thinned = is_thinned(left) or is_thinned(right)
     pair = TracePair(left, right)
     differences: list[Difference] = []
-    differing_steps = left_out = 0
+    in_full = {"grad": 0, "other": 0}  # gradients alone may be left over from others' turns, step by step
+    left_out = 0
     for step in steps:
-        in_full = every or differing_steps < WHOLE_STEPS
-        found, beyond = pair.differences(step, None if in_full else KEPT_A_KIND)
-        differences += found
-        differing_steps += bool(found)
-        left_out += beyond
+        found, beyond = pair.differences(step, None if every or in_full["other"] < WHOLE_STEPS else KEPT_A_KIND)
+        kind = "grad" if all(one.stage == "grad" for one in found) else "other"
+        whole_step = every or kind == "other" or in_full[kind] < WHOLE_STEPS
+        kept = found if whole_step else found[:KEPT_A_KIND]
+        differences += kept
+        in_full[kind] += bool(found)
+        left_out += beyond + len(found) - len(kept)
     reseeded = _reseeded(left, right, steps, differences)
     differences = [one for one in differences if (one.step, one.item) not in reseeded]
+    differences = without_unread_gradients(left, right, steps, differences)
     set_anew = {item.name for step, item in reseeded if step == steps[0]}
     return TraceDiff(
         steps=steps,

@@ -32,7 +32,8 @@ class Noise:
     first such difference where one beside a generator differs, else None. `gaps` is the greatest relative gap of
     the norms of each kind of item. `perturbs` is the first difference that saving makes, None where it makes none;
     `repeated` says whether there was a run without saving at all. `pairs` are those of (repeat, step) that lie behind
-    the step of `first`. `chance` says where a difference was seen that did not repeat itself: "" where none was.
+    the step of `first`. `chance` says where a difference was seen that did not repeat itself, or may be noise: "" where
+    none was; `open` is that difference where it is not `first`.
     """
 
     floor: Mapping[Item, int]
@@ -42,6 +43,7 @@ class Noise:
     repeated: bool
     pairs: int = 0
     chance: str = ""
+    open: Difference | None = None
 
     def strip(
         self, diff: TraceDiff, numeric_floor: bool, beyond: Callable[[Difference], bool] | None = None

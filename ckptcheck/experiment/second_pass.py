@@ -27,8 +27,10 @@ class SecondPass:
     on. Storage is bounded by two moments, whatever the number of steps.
     """
 
-    def __init__(self, experiment: Experiment, run: Resumed, *, rtol: float, atol: float) -> None:
-        self._experiment = experiment
+    def __init__(
+        self, experiment: Experiment, run: Resumed, *, rtol: float, atol: float, against: str = REFERENCE
+    ) -> None:
+        self._experiment, self._against = experiment, against
         self._left, self._right, self._step = run.source, run.name, run.step
         # The left run may be made again for several resumed ones.
         self._new_names = {self._left: f"{self._left}-again-for-{self._right}", self._right: f"{self._right}-again"}
@@ -119,7 +121,7 @@ class SecondPass:
         """Keep of the curve what both new runs held as the first ones did."""
         if self._curve is None:
             return
-        left_why = UNREPEATED if self._left == REFERENCE else ANOTHER_SOURCE
+        left_why = UNREPEATED if self._left == self._against else ANOTHER_SOURCE
         for first, new, why in (
             (self._compared_left, again.get(self._left), left_why),
             (self._experiment.traces[self._right], again.get(self._right), UNREPEATED),
@@ -135,7 +137,7 @@ class SecondPass:
     @property
     def _compared_left(self) -> Trace:
         """The run that steps are compared with; a second resume in a row loads what the run before it has saved."""
-        return self._experiment.traces[REFERENCE]
+        return self._experiment.traces[self._against]
 
     def _checked(self, again: Mapping[str, Trace]) -> tuple[Measured, str]:
         """Keep what the second pass saw as the first did: a run that does not repeat itself measures nothing."""
@@ -152,6 +154,6 @@ class SecondPass:
         if not missing:
             return kept, ""
         did_not = "did not repeat themselves in the second pass"
-        if self._left != REFERENCE:
-            did_not += f", or are in {self._left} not what they are in the {REFERENCE} run"
+        if self._left != self._against:
+            did_not += f", or are in {self._left} not what they are in the {self._against} run"
         return kept, f"{missing} of {len(self._measured)} tensors {did_not}"

@@ -17,7 +17,11 @@ def bisected(sheet: Sheet, result: Result, full: bool) -> None:
     if not isinstance(part, Mapping):
         return
     reason, proved = words.scalar(part.get("reason")), part.get("proved") is True
-    sheet.row("Proved" if proved else "Not proved", reason, style="bold" if proved else "")
+    label = "Proved" if proved else "In part" if part.get("remains") is not None else "Not proved"
+    for place, said in enumerate(reason.split("; something else") if label == "In part" else [reason]):
+        sheet.row(
+            "" if place else label, said if not place else f"something else{said}", style="bold" if proved else ""
+        )
     if said := _points(part):
         sheet.row("", said)
     trials = part.get("trials")

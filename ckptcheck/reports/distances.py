@@ -19,6 +19,7 @@ _KINDS: Final = {
     "param": "parameter", "grad": "gradient", "state": "state tensor", "hyper": "hyperparameter", "buffer": "buffer",
     "rng": "generator", "inputs": "input", "loss": "loss value", "schedule": "schedule value", "scaler": "scaler value",
     "ema": "EMA value", "data": "data value", "extra": "extra value", "structure": "structural change",
+    "updates": "update count",
 }  # fmt: skip
 """What one item of a section is called."""
 
@@ -37,7 +38,8 @@ def numbers_at(result: Result, first: Place) -> Entry:
 
 def spoken(first: Place, numbers: Entry) -> str:
     """Return what parts first: the tensor or value, by the numbers of its place, with its optimizer and group."""
-    what = named(numbers) if "section" in numbers else words.thing(first.parameter, first.key)
+    known = "section" in numbers and not words.counts_updates(first)
+    what = named(numbers) if known else words.thing(first.parameter, first.key)
     return ", ".join(part for part in (what, words.binding(first)) if part)
 
 

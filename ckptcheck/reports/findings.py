@@ -49,11 +49,18 @@ def _message(finding: Finding, result: Result) -> str:
 
 
 def without_effect(sheet: Sheet, result: Result, full: bool) -> None:
-    """Say what differs without consequence."""
+    """Say what differs without consequence; what several runs show alike once, with their names."""
     label = "No effect"
-    for finding in filter(words.is_without_effect, result.findings):
-        sheet.row(label, finding.message, style="dim", lead=f"{finding.code} ", lead_style="dim")
-        _details(sheet, finding, full)
+    alike: dict[tuple[str, str, int], list[Finding]] = {}
+    for place, finding in enumerate(filter(words.is_without_effect, result.findings)):
+        alike.setdefault((finding.code, finding.message, place if full else 0), []).append(finding)
+    points = result.parts.get("resume_at")
+    several = isinstance(points, list) and len(points) > 1 and not full
+    for (code, message, _), group in alike.items():
+        runs = ", ".join(dict.fromkeys(words.scalar(one.evidence["run"]) for one in group if "run" in one.evidence))
+        said = f"{message} ({runs})" if several and runs else message
+        sheet.row(label, said, style="dim", lead=f"{code} ", lead_style="dim")
+        _details(sheet, group[0], full)
         label = ""
 
 

@@ -26,7 +26,7 @@ def headline(result: Result) -> str:
 def demanded(result: Result) -> str:
     """Return what was demanded and not judged, where that alone made a fail, the first with its reason; else ""."""
     required = result.parts.get("required")
-    fails_otherwise = result.cause is not None and result.cause.code != "CK611"
+    fails_otherwise = result.cause is not None and result.cause.code not in ("CK611", "CK501")
     if result.verdict is not Verdict.FAIL or not isinstance(required, list) or not required or fails_otherwise:
         return ""
     reason = next((one.reason for one in result.not_judged if one.code == required[0]), "")

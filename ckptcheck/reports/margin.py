@@ -102,6 +102,11 @@ def points(sheet: Sheet, result: Result) -> None:
         told = ", ".join(words.scalar(reason) for reason in reasons) if isinstance(reasons, list) else ""
         sheet.row(label, f"after step {words.scalar(one.get('step'))}" + (f": {told}" if told else ""))
         label = ""
+    for one in rows_of(situations.get("in_a_row")) if isinstance(situations, Mapping) else ():
+        if why := one.get("why"):
+            run, against = words.scalar(one.get("run")), words.scalar(one.get("against"))
+            sheet.row(label, f"held against {against}: {words.scalar(why)}", lead=f"{run}: ")
+            label = ""
 
 
 def rows_of(value: Json) -> list[Mapping[str, Json]]:

@@ -74,9 +74,9 @@ def _first_divergence(sheet: Sheet, result: Result, full: bool) -> None:
     if first is None:
         return
     numbers = distances.numbers_at(result, first)
-    what, when = distances.spoken(first, numbers), words.moment(first.step, first.stage)
+    what, when = distances.spoken(first, numbers), words.when(first)
     sheet.row("First at", f"{when}: {what}" if what else when)
-    if said := words.magnitude(numbers, full=True) if full else distances.distance(numbers):
+    if said := (words.magnitude(numbers, full=True) if full else "") or distances.distance(numbers):
         sheet.row("", said)
     elif words.is_missing(result):
         sheet.row("", "missing after the load")

@@ -22,6 +22,7 @@ _MISSING: Final = frozenset({"CK201", "CK202", "CK203"})
 """Causes that are about something that is not there: it has no numbers."""
 _READABLE_ULP: Final = 1_000_000
 """Beyond it a distance in ULP says only that sign or magnitude differ."""
+UPDATES: Final = "number of updates"
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 
 
@@ -44,8 +45,8 @@ def headline(result: Result) -> str:
     if first is None:
         return what
     if result.cause is not None and result.cause.code == "CK615":
-        return f"{what}, at {moment(first.step, first.stage)}, when the signal came"
-    return f"{what}, first at {moment(first.step, first.stage)}"
+        return f"{what}, at {when(first)}, when the signal came"
+    return f"{what}, first at {when(first)}"
 
 
 def cause_finding(result: Result) -> Finding | None:
@@ -84,6 +85,18 @@ def moment(step: Json, stage: Json) -> str:
     return ", ".join(parts)
 
 
+def when(where: Place) -> str:
+    """Return when of a place; of the number of an optimizer's updates that, whatever stage is the first to show it."""
+    return f"step {where.step}, {UPDATES}" if counts_updates(where) else moment(where.step, where.stage)
+
+
+def counts_updates(where: Place) -> bool:
+    """Tell whether a place is about how many updates an optimizer makes in a step: it then names nothing else of it."""
+    named = (where.parameter, where.key, where.group)
+    within_step = where.step is not None and where.stage not in (None, "load")
+    return within_step and where.optimizer is not None and named == (None, None, None)
+
+
 def thing(parameter: Json, key: Json) -> str:
     """Return which tensor or value: "blocks.0.fc.weight / exp_avg"."""
     return " / ".join(str(name) for name in (parameter, key) if name is not None)
@@ -91,7 +104,7 @@ def thing(parameter: Json, key: Json) -> str:
 
 def place(where: Place) -> str:
     """Return everything that is known of a place, in one phrase; empty where nothing is."""
-    parts = [moment(where.step, where.stage), thing(where.parameter, where.key), binding(where)]
+    parts = [when(where), thing(where.parameter, where.key), binding(where)]
     if where.path is not None:
         parts.append(where.path)
     return ", ".join(part for part in parts if part)

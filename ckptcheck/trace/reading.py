@@ -5,7 +5,7 @@ import math
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,13 @@ FEW: Final = 8
 
 _OUT_OF_REACH: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
 """What SQLite says where somebody writes, or where nobody may."""
+
+# A norm is NaN as a text. It is infinite too where the squares of large finite numbers overflow, as second moments do.
+_NOT_FINITE: Final = """
+    FROM steps CROSS JOIN records ON records.at = steps.id
+    WHERE moment = 'step' AND step BETWEEN ? AND ?
+    AND (typeof(norm) = 'text' OR (norm = 9e999 AND what NOT IN (SELECT id FROM tensors WHERE kind = 'state'))
+         OR value IN (9e999, -9e999, 'nan', 'inf', '-inf') OR value GLOB 'nan:*')"""
 
 
 class Trace:
@@ -182,6 +189,26 @@ class Trace:
         for (step, found), _ in sorted(self.moments.items()):
             if found == moment and (digest := self.digest(step, moment, item)) is not None:
                 yield step, digest
+
+    def not_finite(self, kinds: Collection[str], first: int, last: int) -> dict[Item, tuple[int, int]]:
+        """Each item of these kinds that held NaN or infinity after steps from `first` to `last`.
+
+        With the first such step, and how many there are. A state of several elements is told by its NaN alone.
+        """
+        query = f"SELECT what, min(step), count(*) {_NOT_FINITE} GROUP BY what"
+        found: dict[Item, tuple[int, int]] = {}
+        for what, step, count in self._rows(query, first - self.shift, last - self.shift):
+            item = self._tensors[what][0]
+            if item.kind in kinds:
+                earlier, before = found.get(item, (step + self.shift, 0))
+                found[item] = min(earlier, step + self.shift), before + count
+        return found
+
+    def not_finite_steps(self, kind: str, first: int, last: int) -> set[int]:
+        """The steps from `first` to `last` after which any item of a kind held NaN or infinity."""
+        whats = [str(number) for number, (item, _) in self._tensors.items() if item.kind == kind]
+        query = f"SELECT DISTINCT step {_NOT_FINITE} AND what IN ({','.join(whats)})"
+        return {step + self.shift for (step,) in self._rows(query, first - self.shift, last - self.shift)}
 
     def text(self, digest: bytes | None) -> str | None:
         """The text behind a structure's digest."""

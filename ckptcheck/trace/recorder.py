@@ -16,6 +16,7 @@ from ckptcheck.trace.file import TraceWriter
 from ckptcheck.trace.hooks import Hooks
 from ckptcheck.trace.items import AFTER_SAVE, BUILT, END, LOAD, SAVED, STEP, Item, Sample
 from ckptcheck.trace.measuring import Measurer, outside_transforms, unwrapped
+from ckptcheck.trace.sharing import noting_shared
 from ckptcheck.trace.subjects import Subjects
 
 MAX_PARTS: Final = 64
@@ -137,9 +138,12 @@ class Recorder(AbstractContextManager["Recorder"]):
             for place in range(len(self._subjects.optimizers())):
                 self._take(sampling.hyperparameters(self._subjects, place))
                 self._take(sampling.optimizer_state(self._subjects, place))
-            self._take(sampling.sections(self._subjects))
+            shared: dict[str, str] = {}
+            self._take(noting_shared(sampling.sections(self._subjects), names.parameters, shared))
             self._take(sampling.binding(self._subjects))
             self._take(sampling.modes(self._subjects))
+            if shared:
+                self._put(Item("structure", "shared"), json.dumps(shared))
             self._take(more)
             self._write()
             self._subjects.forget()

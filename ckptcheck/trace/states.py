@@ -8,7 +8,7 @@ from typing import Any
 from ckptcheck.state.digest import PLAIN_DIGEST, Digest
 from ckptcheck.state.training_state import SECTIONS, Entry, Group, Optimizer, Parameter, TrainingState
 from ckptcheck.trace.file import Trace
-from ckptcheck.trace.items import LOAD, PRESENCE, STEP, Item, Sample
+from ckptcheck.trace.items import LOAD, PRESENCE, SAVED, STEP, Item, Sample
 from ckptcheck.trace.whole_steps import OF_BEGIN
 
 
@@ -144,3 +144,11 @@ def replaced_by_load(trace: Trace, step: int) -> frozenset[str]:
     """The sections whose objects the load put others in place of."""
     text = trace.text(trace.digest(step, LOAD, Item("structure", "replaced")))
     return frozenset(json.loads(text or "[]"))
+
+
+def shared_by_load(saved: Trace, right: Trace, step: int) -> dict[str, str]:
+    """Entries of the average in a live weight's memory after a load, not when it was saved: paths to parameters."""
+    item = Item("structure", "shared")
+    before = json.loads(saved.text(saved.digest(step, SAVED, item)) or "{}")
+    after: dict[str, str] = json.loads(right.text(right.digest(step, LOAD, item)) or "{}")
+    return {path: name for path, name in after.items() if path not in before}

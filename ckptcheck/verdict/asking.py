@@ -62,6 +62,12 @@ def check_policy(policy: str, rtol: float, atol: float) -> Policy:
     return Policy(policy == "state-exact", rtol, atol)
 
 
+def check_quick(quick: bool, repeats: int) -> None:
+    """UsageError where repeats were asked for, and that none is made."""
+    if quick and repeats > 1:
+        raise UsageError("--quick and --repeats exclude each other: --quick makes no repeat")
+
+
 def check_bisect(commands: bool, policy: Policy, devices: tuple[str, str | None]) -> None:
     """UsageError where a bisection was asked for of what it cannot be made on."""
     if commands:

@@ -14,7 +14,7 @@ from ckptcheck.finding import Json, Result, Verdict
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.table import ROOTS
 from ckptcheck.verdict.parts import run_rows
-from ckptcheck.verdict.proof import CODES, with_proof, without_state
+from ckptcheck.verdict.proof import CODES, in_part, with_proof, without_state
 from ckptcheck.verdict.sections_apart import sections_apart
 
 MAX_RUNS: Final = 48
@@ -79,6 +79,9 @@ class _Bisection:
     runs: int = 0
     rows: list[Json] = field(default_factory=list)
     _healed: dict[tuple[frozenset[Section], frozenset[Section]], bool] = field(default_factory=dict)
+    _as_whole: dict[tuple[frozenset[Section], frozenset[Section]], bool] = field(default_factory=dict)
+    _remaining: str = ""
+    """The run with everything put back, where that did not heal it."""
     _kept: Path = Path()
     _whole: tuple[Section, ...] = ()
     _saved: dict[int, str] = field(default_factory=dict)
@@ -93,8 +96,14 @@ class _Bisection:
             likely = sorted(apart, key=lambda one: (code not in CODES[one.kind], one.kind == "gradients",
                                                     KINDS.index(one.kind)))  # fmt: skip
             found = smallest_healing(self._heal, self._whole, likely, apart)
+            if found.sections is None and likely and self._eases():
+                eased = smallest_healing(self._ease, self._whole, likely, apart)
+                return self._told_in_part(result, part, eased)
         except _StoppedError as stopped:
             return result, part | {"reason": str(stopped)}
+        finally:
+            if self._remaining:
+                self.experiment.forget(self._remaining)
         return self._told(result, part, found)
 
     @property
@@ -139,8 +148,34 @@ class _Bisection:
             healed, row = self._judged(trial)
             self._healed[_key(overlay)] = healed
             self.rows.append({**self._overlaid(overlay), "healed": healed, **row})
-            self.experiment.forget(trial.name)
+            if not self._healed[_key(Overlay(self._whole))]:
+                self._remaining = self._remaining or trial.name  # everything is tried first
+                self._as_whole[_key(overlay)] = self._goes_as(self._remaining, trial)
+            if trial.name != self._remaining:
+                self.experiment.forget(trial.name)
         return [self._healed[_key(one)] for one in overlays]
+
+    def _ease(self, overlays: Sequence[Overlay]) -> list[bool]:
+        """For each overlay, whether the run goes on as with everything put back, which did not heal it."""
+        self._heal(overlays)
+        return [self._as_whole[_key(one)] for one in overlays]
+
+    def _goes_as(self, name: str, run: Resumed) -> bool:
+        """Whether a resumed run takes the course of another, step by step and to the same end."""
+        traces = self.experiment.traces
+        if run.name not in traces or name not in traces or run.outcome.status != "ended":
+            return False
+        diff = compare_traces(traces[name], traces[run.name], first=run.step + 1).without(self.noise.floor)
+        return diff.first is None and not (diff.left_only or diff.right_only)
+
+    def _eases(self) -> bool:
+        """Whether everything put back leads to another course, which parts from the uninterrupted run no sooner."""
+        first = self.case.first
+        if first is None or not self._as_whole.get(_key(Overlay(self._whole))):
+            return False
+        remains = self._diff(self._remaining, self.case.step + 1).first
+        later = remains is not None and remains.order >= first.order
+        return later and not self._goes_as(self._remaining, self.run)
 
     def _judged(self, trial: Resumed) -> tuple[bool, dict[str, Json]]:
         """Whether a run goes on exactly, and where not."""
@@ -181,6 +216,24 @@ class _Bisection:
             said = f"putting back {_listed(words)} heals the run; with any one of them left out nothing does"
         result, other = with_proof(result, found.sections, said)
         return result, part | {"proved": True, "reason": _joined(said, other)}
+
+    def _told_in_part(self, result: Result, part: dict[str, Json], found: Healing) -> tuple[Result, dict[str, Json]]:
+        """What is said where sections heal what the load broke, and something else makes the run diverge later."""
+        place = self._first_row().get("first_divergence")
+        assert found.sections is not None and isinstance(place, dict)
+        words = _listed([one.words for one in found.sections])
+        since = f"from step {place['step']} on, stage {place['stage']}"
+        part |= {"sections": [one.text for one in found.sections], "necessary": found.necessary, "remains": place}
+        if not found.necessary:
+            said = f"putting back {words} heals in part, and so does everything else without it"
+            return result, part | {"reason": f"{said}; something else remains {since}"}
+        healed = f"putting back {words} removes the divergence that the load brings"
+        result, borne_out = in_part(result, found.sections, healed)
+        said = (
+            f"{healed}{borne_out}; something else remains: {since}, the run differs all the same, and no recorded "
+            "state explains that: a second fault, in code or in state that Run does not declare"
+        )
+        return result, part | {"reason": said}
 
     def _first_row(self) -> dict[str, Json]:
         row = self.rows[0]

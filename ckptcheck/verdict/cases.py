@@ -7,6 +7,7 @@ from typing import Final
 
 from ckptcheck.comparison.bindings import bindings
 from ckptcheck.comparison.freezing import Breach, breaches
+from ckptcheck.comparison.non_finite import non_finite
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.rounding_gradients import rounding_gradients
 from ckptcheck.comparison.states import StateDiff, compare_states
@@ -19,31 +20,38 @@ from ckptcheck.experiment.second_pass import SecondPass
 from ckptcheck.rules.runs.case import Case, Measured, Saving
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import BUILT, LOAD, SAVED, Item
-from ckptcheck.trace.states import replaced_by_load, state_at
+from ckptcheck.trace.states import replaced_by_load, shared_by_load, state_at
 from ckptcheck.verdict.asking import Policy
 from ckptcheck.verdict.divergence import curve_of
 
+LAST_LINES: Final = 6
+"""Lines that are shown of a resumed run that raised."""
 REPEAT: Final = re.compile(r"repeat(-\d+)?")
 """The names of repeats; runs that are made once more to measure have others."""
 
 
 def case_of(
-    experiment: Experiment, run: Resumed, noise: Noise, policy: Policy, *, measure: bool = True
-) -> tuple[Case, str]:
+    experiment: Experiment, run: Resumed, noise: Noise, policy: Policy, *, measure: bool = True,
+    against: str = REFERENCE,
+) -> tuple[Case, str]:  # fmt: skip
     """The case of one resumed run, and why some of its magnitudes are missing ("" where none is).
 
-    Where something differs, both runs are made once more to measure it, unless `measure` is False.
+    Its steps are held against those of the run `against`. Where something differs, both runs are made once more to
+    measure it, unless `measure` is False.
     """
-    left, right = experiment.traces[REFERENCE], run.trace
+    left, right = experiment.traces[against], run.trace
     raised = None if run.outcome.status == "ended" else f"{run.outcome.error} ({run.outcome.place})"
     if right is None or (run.step, LOAD) not in right.moments:
-        return Case(run.name, run.step, raised=raised, raised_step=_raised_step(run)), ""
+        return Case(run.name, run.step, raised=raised, last_lines=_last_lines(run), raised_step=_raised_step(run)), ""
     saved = experiment.traces[run.source]
     load = compare_states(state_at(saved, run.step, SAVED), state_at(right, run.step, LOAD))
     numerics = policy.state_exact and noise.only_numeric and not across(experiment.settings.devices)
     whole = compare_traces(left, right, first=run.step + 1, every=policy.tolerant or numerics)
     whole = without_unseen_inputs(whole, load, left, right)
     rounding = rounding_gradients((left, right), run.step) if whole.first is not None else frozenset()
+    if numerics and against != REFERENCE:
+        # The floor is that of runs without a resume: a run that has left their course is held to its exact stages.
+        whole = replace(whole, differences=tuple(one for one in whole.differences if one.stage not in NUMERIC))
     floor = _measured_floor(experiment, run, rounding) if numerics and measure and _numeric(whole) else None
     trajectory = judged_part(whole, noise, policy, experiment.settings.devices, floor)
     measured: Measured = {}
@@ -52,13 +60,11 @@ def case_of(
     if measure and noise.only_numeric and noise.first_step <= run.step and not policy.tolerant:
         measured, missing = LoadPass(experiment, run).measure(load), "equal runs differ before the load"
     elif measure and (trajectory.first is not None or raised is not None):
-        second = SecondPass(experiment, run, rtol=policy.rtol, atol=policy.atol)
+        second = SecondPass(experiment, run, rtol=policy.rtol, atol=policy.atol, against=against)
         curve = curve_of(experiment, left, right, whole)
         measured, missing = second.measure(load, trajectory, curve)
         if policy.tolerant:
             trajectory = within_tolerance(trajectory, second.within, policy)
-    if floor is not None:
-        measured = {**floor.differences, **measured}
     built = state_at(right, run.step, BUILT)
     case = Case(
         run=run.name,
@@ -68,17 +74,41 @@ def case_of(
         built=built,
         trajectory=trajectory,
         origins=Origins(left),
-        measured=measured,
+        measured={**(floor.differences if floor is not None else {}), **measured},
         curve=curve,
         floor=floor,
         rounding=tuple(sorted(rounding & {one.item.name for one in trajectory.differences})),
         replaced=replaced_by_load(right, run.step),
+        non_finite=non_finite(left, right, whole.steps),
+        shared=shared_by_load(saved, right, run.step),
         raised=raised,
+        last_lines=_last_lines(run),
         raised_step=_raised_step(run),
         whole=noise.first is None and not across(experiment.settings.devices),
         seeded=noise.first is None or noise.only_numeric,
     )
-    return replace(case, other_step=loaded_step(case)), missing
+    case = replace(case, other_step=loaded_step(case))
+    return left_open(case, floor, whole, noise) if floor is not None else case, missing
+
+
+def left_open(case: Case, floor: Floor, whole: TraceDiff, noise: Noise) -> Case:
+    """The case with what may be noise as chance, where nothing that follows the load is beyond the floor."""
+    found = (one for one in whole.differences if one.stage in NUMERIC and floor.leaves_open(one))
+    first = next(found, None)
+    if first is None or case.first is not None or noise.first is None:
+        return case
+    showed = "showed little of it" if floor.seen else "did not show it"
+    chance = (
+        f"the run resumed after step {case.step} differs from step {first.step} on, which may be noise: some equal "
+        f"runs differ from step {noise.first.step} on, and those made once more to measure that {showed}"
+    )
+    return replace(case, noise=first, chance=chance)
+
+
+def _last_lines(run: Resumed) -> tuple[str, ...]:
+    """The end of what a resumed run printed that did not come to its end: its traceback, as a rule."""
+    lines = tuple(line for line in run.outcome.last_lines.splitlines() if line.strip())
+    return lines[-LAST_LINES:] if run.outcome.status != "ended" else ()
 
 
 def _raised_step(run: Resumed) -> int | None:

@@ -1,7 +1,7 @@
 """What each step of a run did, as far as its trace shows: what an experiment can cross, and where."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -9,6 +9,7 @@ from ckptcheck.state.training_state import Scalar
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import LOAD, NONZERO, STEP, Item, Sample
 from ckptcheck.verdict.epochs import ends_of_epochs
+from ckptcheck.verdict.turns import between_updates
 
 TOGETHER: Final = frozenset({"updates", "scaler", "schedule", "ema", "data", "extra", "inputs"})
 """Kinds of items of which every one is read; of the others only what says who trains, and how fast."""
@@ -42,6 +43,8 @@ class Course:
         averages: steps in which an EMA moved.
         epochs: steps in which one epoch gives way to the next, each with what shows it.
         counts_data: whether any number of the data that was handed over moves.
+        between: for each optimizer that rests in some steps, those after which it is between two of its updates, but
+            for steps in which all that rest wait within an accumulation window or had an overflow.
     """
 
     steps: tuple[int, ...]
@@ -55,6 +58,7 @@ class Course:
     averages: frozenset[int]
     epochs: Mapping[int, str]
     counts_data: bool = False
+    between: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
 
 def course_of(trace: Trace) -> Course:
@@ -79,6 +83,7 @@ def course_of(trace: Trace) -> Course:
         averages=frozenset(step for item, found in read.moves.items() if item.kind == "ema" for step in found),
         epochs=ends_of_epochs(steps, read.counters(), read.inputs, read.texts, frozenset(steps) - idle if held else ()),
         counts_data=any(item.kind == "data" and item in read.moves for item in read.numbers),
+        between=between_updates(read.updated, overflows, held),
     )
 
 
@@ -92,6 +97,7 @@ class _Reading:
         self._last: dict[Item, bytes | None] = {}
         self.keeps: set[str] = set()
         self.idle: set[int] = set()
+        self.updated: dict[int, dict[int, bool]] = {}
         self.numbers: dict[Item, dict[int, Scalar]] = {}
         self.moves: dict[Item, list[int]] = {}
         self.inputs: dict[Item, list[bytes | None]] = {}
@@ -114,6 +120,7 @@ class _Reading:
             self.keeps.add(item.kind)
             if item.kind == "updates":
                 updates += int(one.value or 0)
+                self.updated.setdefault(item.optimizer, {})[step] = bool(one.value)
             elif item.kind == "inputs":
                 if spec is not None and spec.numel > 1 and spec.dtype != "bool":
                     self.inputs.setdefault(item, []).append(one.digest)

@@ -4,11 +4,13 @@ A result of verify holds them as `crossed`:
 
     {"covered": [name, ...], "not_covered": [name, ...], "does_not_apply": [name, ...],
      "situations": [{"name": ..., "covered": "yes|no|does not apply", "steps": [...], "why": ..., "to_cover": ...}],
-     "points": [{"step": 7, "reasons": ["in the middle of an accumulation window", ...]}]}
+     "points": [{"step": 7, "reasons": ["in the middle of an accumulation window", ...]}],
+     "in_a_row": [{"run": "resumed@3@7", "source": "resumed@3", "against": "reference", "why": ""}]}
 
 `steps` are those in which a covered situation was met; `why` says what shows it, or what is missing; `to_cover` is the
 option that would cover what was not, "" where none would. `points` are the steps that were resumed after, each with
-what speaks for it there.
+what speaks for it there. `in_a_row`, of targets, are the runs that were resumed from a resumed one; its steps are held
+against the reference, or against its source as that went on, where the source had already diverged when it saved.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +21,7 @@ from ckptcheck.finding import Json
 from ckptcheck.trace.file import Trace
 from ckptcheck.trace.items import SAVED, STEP, Item
 from ckptcheck.verdict.course import TRAINED, Course, course_of, is_rate
-from ckptcheck.verdict.scouting import reasons_for
+from ckptcheck.verdict.scouting import BETWEEN, reasons_for
 
 YES: Final = "yes"
 NO: Final = "no"
@@ -102,6 +104,7 @@ def situations(done: Experimented) -> list[Situation]:
         Situation("a resume in a fresh process", YES, done.points),
         *_of_saves(done),
         _mid_window(done),
+        _between_updates(done),
         _without_update(done),
         *_of_overflows(done),
         _end_of_warm_up(done),
@@ -131,6 +134,22 @@ def _mid_window(done: Experimented) -> Situation:
     return _at_points(name, windows, done, why) if within or not windows else Situation(
         name, NO, why="only the last step lies within a window", to_cover=LONGER
     )  # fmt: skip
+
+
+def _between_updates(done: Experimented) -> Situation:
+    """Covered where each optimizer that rests was between its updates at some point."""
+    name, found = f"a resume {BETWEEN}", done.course.between
+    if not found:
+        known = "updates" in done.course.keeps
+        why = "no optimizer rests between its updates" if known else "no optimizer was handed over"
+        return Situation(name, DOES_NOT_APPLY, why=why)
+    for place, steps in found.items():
+        if steps.isdisjoint(done.points):
+            near = nearest(steps, done.last / 2)
+            why = f"optimizer {place} is between its updates after step {near}"
+            return Situation(name, NO, why=why, to_cover=f"--resume-at {near}")
+    anyone = frozenset[int]().union(*found.values())
+    return Situation(name, YES, tuple(step for step in done.points if step in anyone))
 
 
 def _without_update(done: Experimented) -> Situation:

@@ -71,7 +71,7 @@ def check_demands(require: Sequence[str], select: Sequence[str], ignore: Sequenc
         meant = {code for code in codes if code.startswith(one)}
         if not meant:
             is_theirs = one in ONLY_OF_COMMANDS
-            why = "it is judged of --run and --resume" if is_theirs else "`explain` tells what judges it"
+            why = "it is judged of --run and --resume" if is_theirs else "see the table of rules in the README"
             raise UsageError(f"--require {one}: verify judges no such rule here; {why}")
         chosen = {code for code in meant if code.startswith(tuple(select))}
         if not chosen:

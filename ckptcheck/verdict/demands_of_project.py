@@ -35,14 +35,20 @@ def of_verify(
 ) -> tuple[str, ...]:
     """What is demanded of an experiment that judges by these codes, on a target or on commands.
 
-    A beginning stands for the codes that such an experiment can judge. UsageError as `of_check`.
+    A beginning stands for the codes that such an experiment can judge. UsageError as `of_check`, and for a demand that
+    the command line leaves out.
     """
+    select, ignore = tuple(select), tuple(ignore)
     codes = _codes_of_runs() - (NEVER_OF_COMMANDS if commands else ONLY_OF_COMMANDS)
     codes -= ONLY_OF_COMMANDS if not interrupted else set()
     found: dict[str, None] = {}
     for one, meant in _met(demands, codes):
-        in_force = [code for code in meant if _is_chosen(code, tuple(select), tuple(ignore))]
-        found |= dict.fromkeys(in_force if in_force and one not in codes else [one])
+        in_force = [code for code in meant if _is_chosen(code, select, ignore)]
+        if not in_force:
+            left = [code for code in meant if code.startswith(tuple(select))]
+            option = f"--ignore {','.join(ignore)}" if left else f"--select {','.join(select)}"
+            raise UsageError(f"{demands.path}: require {one}: {option} leaves it out: take one of them back")
+        found |= dict.fromkeys([one] if one in codes else in_force)
     return tuple(found)
 
 

@@ -76,7 +76,9 @@ def _anything_differs(experiment: Experiment, resumed: Sequence[Resumed]) -> boo
     return any(not case.goes_on_exactly for case in cases)
 
 
-def confirmed(experiment: Experiment, run: Resumed, case: Case, cause: Cause | None, noise: Noise) -> Case:
+def confirmed(
+    experiment: Experiment, run: Resumed, case: Case, cause: Cause | None, noise: Noise, *, against: str = REFERENCE
+) -> Case:
     """The case, or one without what follows where the resumed run does not repeat what it differs in: that is chance.
 
     What is wrong right after the load needs no confirmation; what was measured beyond the floor has been made again.
@@ -88,7 +90,7 @@ def confirmed(experiment: Experiment, run: Resumed, case: Case, cause: Cause | N
     again = _again(experiment, run, first.step)
     if again is None or repeats_itself(run.trace, again, case.trajectory):
         return case
-    if noise.first is None and _never_agrees(experiment, run, first, noise):
+    if against == REFERENCE and noise.first is None and _never_agrees(experiment, run, first, noise):
         return case
     return by_chance(case, first)
 
@@ -152,12 +154,16 @@ def _never_agrees(experiment: Experiment, run: Resumed, first: Difference, noise
 
 
 def with_chance(noise: Noise, cases: Sequence[Case]) -> Noise:
-    """The noise with what was seen to be chance in the earliest resumed run."""
+    """The noise with what was seen to be chance, or may be noise, in the earliest resumed run."""
     seen = [(case.noise.order, case) for case in cases if case.chance and case.noise is not None]
-    if noise.first is not None or not seen:
+    if not seen:
         return noise
-    case = min(seen, key=lambda pair: pair[0])[1]
-    return replace(noise, first=case.noise, chance=case.chance)
+    order, case = min(seen, key=lambda pair: pair[0])
+    if noise.first is None:
+        return replace(noise, first=case.noise, chance=case.chance)
+    # From the first noise on nothing was judged anyway, unless it was held against a floor.
+    is_news = case.floor is not None or order < noise.first.order
+    return replace(noise, open=case.noise, chance=case.chance) if is_news else noise
 
 
 def with_what_is_noisy(case: Case, experiment: Experiment, noise: Noise) -> Case:
@@ -165,7 +171,12 @@ def with_what_is_noisy(case: Case, experiment: Experiment, noise: Noise) -> Case
     if noise.first is None:
         return case
     operations = operations_of(experiment) if noise.only_numeric else ()
-    return replace(case, operations=operations, noisy_generators=noisy_generators(experiment, noise))
+    return replace(
+        case,
+        noise=noise.open or noise.first,
+        operations=operations,
+        noisy_generators=noisy_generators(experiment, noise),
+    )
 
 
 def operations_of(experiment: Experiment) -> tuple[str, ...]:
@@ -211,7 +222,7 @@ def noise_part(noise: Noise, cases: Sequence[Case]) -> dict[str, Json]:
             {"run": case.run, "step": step, "section": item.kind, "name": item.name, "key": item.key or None,
              "rel_l2": gap.rel_l2, "max_abs": gap.max_abs, "allowed": floor.allowed(step, item),
              "resumed": own.rel_l2 if (own := floor.resumed.get((step, item))) is not None else 0.0}
-            for case, floor in floors for (step, item), gap in floor.equal.items()
+            for case, floor in floors for (step, item), gap in floor.equal.items() if gap.rel_l2
         ]  # fmt: skip
         rows.sort(key=lambda row: (-float(str(row["rel_l2"])), str(row["name"])))
         part["calibration"] = {

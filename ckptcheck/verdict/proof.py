@@ -57,6 +57,17 @@ def with_proof(result: Result, sections: Sequence[Section], said: str) -> tuple[
     return replace(moved, findings=_marked(moved, cause.code, "proved_by", said)), inferred
 
 
+def in_part(result: Result, sections: Sequence[Section], said: str) -> tuple[Result, str]:
+    """The result where sections heal a part of what diverges, and in brackets whether they bear the cause out."""
+    codes = {code for one in sections for code in CODES[one.kind]}
+    if result.cause is None:
+        return result, ""
+    code = result.cause.code
+    if code not in codes:
+        return result, f" (the rules had inferred {code}, which is not what these sections stand for)"
+    return replace(result, findings=_marked(result, code, "borne_out_by", said)), f" ({code} is borne out)"
+
+
 def without_state(result: Result, said: str) -> tuple[Result, str]:
     """The result where no recorded state heals, and what is to be said where the inferred cause is of another kind."""
     if result.cause is None:

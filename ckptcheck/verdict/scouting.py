@@ -11,23 +11,32 @@ LEAST: Final = 2
 """Points that are picked at least, where there are so many steps: a second save, and a second resume in a row."""
 IN_A_WINDOW: Final = "in the middle of an accumulation window"
 HALF: Final = "half of the steps"
+BETWEEN: Final = "between updates of an optimizer that rests in some steps"
 
 
 def picked_points(course: Course) -> tuple[int, ...]:
     """The steps to resume after, ascending: `LEAST` to `MOST` of 1 .. N - 1, where there are so many.
 
-    One for what lies ahead of each kind of event comes first, then one within an accumulation window, then those right
-    behind an event. One lies in the middle of the run: where it has just begun, there is little to be lost.
+    One for what lies ahead of each kind of event comes first, then one within an accumulation window, then one between
+    the updates of each optimizer that rests, then those right behind an event. One lies in the middle of the run: where
+    it has just begun, there is little to be lost.
     """
     last = course.steps[-1] if course.steps else 0
-    points: list[int] = []
-    for one in preferred_points(course):
-        if len(points) < MOST and one not in points:
-            points.append(one)
-    for one in (last // 2, last // 4, 3 * last // 4, 1, last - 1):
+    points = list(dict.fromkeys(preferred_points(course)))[:MOST]
+    for one in _plain_points(last):
         if len(points) < LEAST and 1 <= one < last and one not in points:
             points.append(one)
     return tuple(sorted(points))
+
+
+def _plain_points(last: int) -> dict[int, str]:
+    """Steps that are as good as any where nothing happens, each with what it is, the first to be picked first."""
+    named = ((last // 2, HALF), (last // 4, "a quarter of the steps"), (3 * last // 4, "three quarters of the steps"),
+             (1, "the first step"), (last - 1, "the last step but one"))  # fmt: skip
+    found: dict[int, str] = {}
+    for step, name in named:
+        found.setdefault(step, name)
+    return found
 
 
 def preferred_points(course: Course) -> list[int]:
@@ -41,13 +50,28 @@ def preferred_points(course: Course) -> list[int]:
     behind = [*_first(course.epochs), *_first(course.regroupings), *_first(course.overflows)]
     last = course.steps[-1] if course.steps else 0
     windows = sorted(course.windows, key=lambda one: (abs(one - last / 2), one))[:1]
-    half = [] if any(last / 4 <= one <= 3 * last / 4 for one in (*ahead, *windows)) else [last // 2]
-    return [one for one in (*ahead, *windows, *half, *behind) if 1 <= one < last]
+    between = _between(course, [*ahead, *windows])
+    half = [] if any(last / 4 <= one <= 3 * last / 4 for one in (*ahead, *windows, *between)) else [last // 2]
+    return [one for one in (*ahead, *windows, *between, *half, *behind) if 1 <= one < last]
+
+
+def _between(course: Course, points: Collection[int]) -> list[int]:
+    """Few steps at which each optimizer that rests is between its updates, where none of the points is such a step."""
+    last = course.steps[-1] if course.steps else 0
+    waiting = [found for found in course.between.values() if found.isdisjoint(points)]
+    chosen: list[int] = []
+    while waiting:
+        steps = frozenset[int]().union(*waiting)
+        one = min(steps, key=lambda step: (-sum(step in each for each in waiting), abs(step - last / 2), step))
+        chosen.append(one)
+        waiting = [found for found in waiting if one not in found]
+    return chosen
 
 
 def reasons_for(course: Course, step: int) -> list[str]:
     """What speaks for resuming after a step, in words that follow "after step k: "."""
     reasons = [IN_A_WINDOW] if step in course.windows else []
+    reasons += [BETWEEN] if any(step in found for found in course.between.values()) else []
     reasons += _beside(step, course.epochs, "the end of an epoch")
     if step in _before_warm_end(course):
         reasons.append("before the end of the warm-up")
@@ -55,8 +79,11 @@ def reasons_for(course: Course, step: int) -> list[str]:
     change = "a change of the trainable set"
     reasons += [f"before {change}"] if step in _before_change(course.regroupings) else []
     reasons += [f"right after {change}"] if step in course.regroupings else []
-    if course.steps and step == course.steps[-1] // 2:
+    last = course.steps[-1] if course.steps else 0
+    if step == last // 2:
         reasons.append(HALF)
+    elif not reasons and step in picked_points(course):
+        reasons.append(_plain_points(last)[step])
     return reasons
 
 

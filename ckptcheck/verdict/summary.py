@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ckptcheck.comparison.states import StateDiff
+from ckptcheck.experiment.floor import Floor
 from ckptcheck.experiment.noise import FLOOR_FACTOR, NUMERIC, Noise
-from ckptcheck.finding import Cause, Compared, Finding, Json, NotJudged, Place, Result, Verdict
+from ckptcheck.finding import Cause, Compared, Finding, Json, NotJudged, Place, Result, Severity, Verdict
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.judge import Judgement, time_of
 from ckptcheck.rules.runs.table import ROOTS
@@ -57,6 +58,9 @@ class Summary:
         loads = all(case.load is not None for case in self.cases)
         if verdict is Verdict.PASS and not (compared.steps and compared.parameters and loads):
             verdict = Verdict.INCONCLUSIVE
+        odd = [case.non_finite for case in self.cases if case.non_finite is not None]
+        if verdict is Verdict.PASS and any(one.hides_all for one in odd):
+            verdict, cause = Verdict.INCONCLUSIVE, Cause("CK501", "certain")
         not_judged = self._not_judged(compared)
         missed = demanded(not_judged, self.question.require)
         if missed and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE):
@@ -112,25 +116,45 @@ class Summary:
     def _beyond(self, noise: Noise) -> list[tuple[str, str]]:
         """What was not judged bitwise, and how great the floor was that it was held against."""
         assert noise.first is not None
-        where = f"step {noise.first.step}, stage {noise.first.stage}"
+        first = noise.open or noise.first
+        where = f"step {first.step}, stage {first.stage}"
         if noise.chance:
             return [("CK607", f"{noise.chance}: what follows {where} was not judged")]
         said = f"equal runs differ from {where} on: not judged bitwise"
         if not self.question.policy.state_exact or not noise.only_numeric:
             return [("CK607", said)]
         floors = [case.floor for case in self.cases if case.floor is not None]
-        stages = sorted({item.stage for item in noise.floor if item.stage in NUMERIC}, key=STAGE_ORDER.__getitem__)
-        said += f"; {', '.join(stages)} within {FLOOR_FACTOR:g} times the floor, the distance that equal runs have"
-        gaps = {key: gap for floor in floors for key, gap in floor.equal.items() if key[1].name not in floor.rounding}
-        if gaps:
-            (step, item), gap = max(gaps.items(), key=lambda pair: pair[1].rel_l2)
-            name = item.name or item.key or item.kind
-            said += f"; at most {gap.rel_l2:.3g} relative L2, {gap.max_abs:.3g} absolute, in {name} at step {step}"
-        notes = [("CK607", said)]
+        notes = [("CK607", said + self._held(noise, floors))]
         if rounding := sorted({name for floor in floors for name in floor.rounding}):
             notes.append(("CK606", f"the true gradient of {names(rounding)} is zero and what is there is rounding "
                                    "noise: distance there says nothing, and was not judged"))  # fmt: skip
         return notes
+
+    def _held(self, noise: Noise, floors: Sequence[Floor]) -> str:
+        """What numbers were held against instead; nothing where a target's resumed runs showed no difference."""
+        if not floors and not all(case.commands for case in self.cases):
+            return ""
+        stages = sorted({item.stage for item in noise.floor if item.stage in NUMERIC}, key=STAGE_ORDER.__getitem__)
+        gaps = {key: gap for floor in floors for key, gap in floor.equal.items()
+                if gap.rel_l2 and key[1].name not in floor.rounding}  # fmt: skip
+        if floors and not gaps:
+            return f"; those made once more to measure that did not show it, and {_apart(floors)}"
+        said = f"; {', '.join(stages)} within {FLOOR_FACTOR:g} times the floor, the distance that equal runs have"
+        if not gaps:
+            return said
+        if not all(floor.steady_at(min((step for step, _ in floor.equal), default=0)) for floor in floors):
+            said += ", which is the widest of a kind where noise comes in some runs only"
+        (step, item), gap = max(gaps.items(), key=lambda pair: pair[1].rel_l2)
+        name = item.name or item.key or item.kind
+        return f"{said}; at most {gap.rel_l2:.3g} relative L2, {gap.max_abs:.3g} absolute, in {name} at step {step}"
+
+
+def _apart(floors: Sequence[Floor]) -> str:
+    """How far the resumed runs that were made once more were from the reference beside them."""
+    widest = max((gap.rel_l2 for floor in floors for gap in floor.resumed.values()), default=0.0)
+    if not widest:
+        return "the resumed run agreed with the reference beside it to the bit"
+    return f"the resumed run was at most {widest:.3g} relative L2 from the reference beside it"
 
 
 def compared_of(cases: Iterable[Case]) -> Compared:
@@ -167,10 +191,13 @@ def _stands_beside_a_save(one: Finding) -> bool:
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings without repeats: several runs may show the same."""
+    """Findings without repeats: several runs may show the same. Of those at one place the weightiest stays."""
     seen: dict[tuple[str, Place], Finding] = {}
+    order = [*Severity]
     for one in findings:
-        seen.setdefault((one.code, one.where), one)
+        known = seen.setdefault((one.code, one.where), one)
+        if order.index(one.severity) < order.index(known.severity):
+            seen[one.code, one.where] = one
     return tuple(seen.values())
 
 

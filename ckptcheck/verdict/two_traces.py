@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ckptcheck.comparison.bindings import bindings
 from ckptcheck.comparison.drawing import idle_generators, with_draws_before, without_generators
+from ckptcheck.comparison.non_finite import non_finite
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.states import StateDiff, compare_states
 from ckptcheck.comparison.traces import TraceDiff, compare_traces
@@ -106,6 +107,7 @@ def _case(pair: PlacedPair, trajectory: TraceDiff, idle: Mapping[str, int]) -> C
         replaced=replaced_by_load(pair.right, step) if step is not None else frozenset(),
         commands=pair.alignment is not None,
         idle_generators=idle,
+        non_finite=non_finite(pair.left, pair.right, trajectory.steps),
     )
 
 
@@ -144,6 +146,11 @@ class _Rank:
     case: Case
     trajectory: TraceDiff
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether all that is trained is NaN or infinite on both sides, so that nothing can be told."""
+        return self.case.non_finite is not None and self.case.non_finite.hides_all
+
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
@@ -161,7 +168,7 @@ class _Comparison:
         guilty = [one for one in judged if one.cause is not None]
         first = min(guilty or [one for one in judged if one.place is not None], key=_time, default=None)
         differs = bool(guilty) or any(one.trajectory.first is not None for one in self.ranks)
-        whole = all(one.trajectory.compared.parameters for one in self.ranks)
+        whole = all(one.trajectory.compared.parameters and not one.is_hidden for one in self.ranks)
         sides = self.ranks[0].pair
         return Result(
             command="compare",

@@ -28,6 +28,7 @@ from ckptcheck.verdict.equal_runs import (
     with_chance,
     with_what_is_noisy,
 )
+from ckptcheck.verdict.in_a_row import held_against, in_a_row_part, told_of
 from ckptcheck.verdict.parts import first_magnitudes, run_rows, trajectory_rows
 from ckptcheck.verdict.scouting import picked_points
 from ckptcheck.verdict.summary import Summary
@@ -42,16 +43,19 @@ def verification(settings: Settings, question: Question, progress: Progress | No
         repeats = _make_whole(experiment, 0 if question.quick else question.repeats)
         resumed = _resume(experiment)
         noise = floor_of_target(experiment, repeats, resumed)
-        cases, missing = [], []
+        cases: list[Case] = []
+        missing: list[str] = []
+        against: dict[str, str] = {}
         for run in resumed:
-            case, why = case_of(experiment, run, noise, question.policy)
-            case = confirmed(experiment, run, case, judge(case).cause, noise)
+            left = against[run.name] = held_against(run, {one.run: one for one in cases})
+            case, why = case_of(experiment, run, noise, question.policy, against=left)
+            case = confirmed(experiment, run, case, judge(case).cause, noise, against=left)
             cases.append(case)
             missing.append(why)
             if run.outcome.status in ("died", "hung") and _nothing_explains(case):
                 raise failed(run.outcome)
         held = breach_cases(experiment, resumed, _contracts(experiment, question))
-        made = _Made(experiment, question, with_chance(noise, cases), resumed, cases, missing, held)
+        made = _Made(experiment, question, with_chance(noise, cases), resumed, cases, missing, held, against)
         made.refuse_idle_contracts()
         result = made.result()
         return bisected(experiment, made.noise, resumed, cases, result) if question.bisect else result
@@ -107,6 +111,8 @@ class _Made:
     missing: list[str]
     held: tuple[list[Case], list[str]]
     """A case for each run that contracts were held against, and the patterns that matched nothing."""
+    against: dict[str, str]
+    """For each resumed run by name, the run that its steps were held against."""
 
     def refuse_idle_contracts(self) -> None:
         """Raise TargetError for a freeze pattern that no parameter matches: a contract on nothing always holds."""
@@ -118,7 +124,10 @@ class _Made:
 
     def result(self) -> Result:
         question = self.question
-        judged = [judge(case, question.select, question.ignore) for case in self._all_cases()]
+        judged = [
+            told_of(judge(case, question.select, question.ignore), case, self.against.get(case.run, REFERENCE))
+            for case in self._all_cases()
+        ]
         summary = Summary(self.cases, judged, [self.noise], question, self._reasons())
         return summary.result(self._environment(), self._parts())
 
@@ -162,7 +171,8 @@ class _Made:
                            for row in first_magnitudes(trajectory_rows(case, why))],
             "divergence": [divergence(case) for case in self.cases if not case.goes_on_exactly],
             "crossed": crossed(self.experiment.traces[REFERENCE], settings.resume_at,
-                               any(one.source != REFERENCE for one in self.resumed)),
+                               any(one.source != REFERENCE for one in self.resumed))
+                       | {"in_a_row": in_a_row_part(self.resumed, self.against)},
             "noise": noise_part(self.noise, self.cases),
             "runs": run_rows(self.experiment.outcomes.values()),
         }  # fmt: skip

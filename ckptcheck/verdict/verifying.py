@@ -4,7 +4,16 @@ from typing import Final
 
 from ckptcheck.finding import Result
 from ckptcheck.progress import Progress
-from ckptcheck.verdict.asking import Commands, Question, Target, asks_about_commands, check_bisect, check_points, picks
+from ckptcheck.verdict.asking import (
+    Commands,
+    Question,
+    Target,
+    asks_about_commands,
+    check_bisect,
+    check_points,
+    check_quick,
+    picks,
+)
 
 STEPS: Final = 20
 """How many steps a target makes unless told."""
@@ -13,6 +22,7 @@ STEPS: Final = 20
 def verified(target: Target, commands: Commands, question: Question, progress: Progress | None) -> Result:
     """Make the experiment on a target or on commands, whichever is named. Raises as `verbs.verify`."""
     about_commands = asks_about_commands(target, commands, question.freeze)
+    check_quick(question.quick, question.repeats)
     if question.bisect:
         check_bisect(about_commands, question.policy, (target.device, target.resume_device))
     if question.require:

@@ -13,6 +13,7 @@ import torch
 
 import ckptcheck
 from ckptcheck import verbs
+from ckptcheck.errors import CkptcheckError
 from ckptcheck.experiment import process
 from ckptcheck.finding import Result
 from tests.catalogue.fault import CLEAN, SEVERAL, Expected, Fault, Score, combined, score, score_of_clean
@@ -101,6 +102,14 @@ def forked_workers() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def _judged_or_told(cell: Cell, folder: Path) -> Score:
+    """A cell that gets no verdict at all is a miss, and the others go on."""
+    try:
+        return judged(cell, folder)
+    except CkptcheckError as error:
+        return Score(str(cell), "without a verdict", False, "unknown", False, False, False, str(error))
+
+
 def judged_all(cells: Sequence[Cell]) -> list[Score]:
     """The verdicts on cells, one after the other, by forked workers; where a fault needs them by fresh ones."""
     from tests.catalogue.table import FAULTS
@@ -112,5 +121,5 @@ def judged_all(cells: Sequence[Cell]) -> list[Score]:
             own.mkdir()
             fresh = any(FAULTS[name].fresh for name in cell.faults)
             with nullcontext() if fresh else forked_workers():
-                scores.append(judged(cell, own))
+                scores.append(_judged_or_told(cell, own))
     return scores

@@ -105,6 +105,17 @@ def test_what_nobody_declared_is_not_proved_but_confirmed(check: Check, target: 
     assert "breaks from resume point 1 on, the first there is" in render(result, Page(width=200))
 
 
+def test_what_heals_in_part_bears_the_cause_out_and_the_rest_is_told(check: Check, target: Written) -> None:
+    load = f"{LOAD}; model[1].running_mean.zero_(); training.temperature = 1.0"
+    result = bisect(check, target, load, step=1, steps=3)
+    part = result.parts["bisection"]
+    assert (part["proved"], part["sections"]) == (False, ["buffers of 1.running_mean"])
+    assert part["remains"]["step"] == 2
+    assert "(CK605 is borne out); something else remains: from step 2 on" in part["reason"]
+    assert cause_of(result).evidence["borne_out_by"] in part["reason"]
+    assert "In part" in render(result, Page(width=100))
+
+
 def test_the_smallest_resume_point_is_where_the_mistake_begins_to_matter(check: Check, target: Written) -> None:
     load = f"{LOAD}; training.batches.position = min(training.batches.position, 3)"
     result = bisect(check, target, load, step=7, steps=9)

@@ -23,6 +23,7 @@ from ckptcheck.verdict.scripts.parts import crossed_part
 
 ROOT = Path(__file__).resolve().parents[2]
 MID_WINDOW, IDLE = "a resume in the middle of an accumulation window", "a step without an update"
+BETWEEN = "a resume between updates of an optimizer that rests in some steps"
 OVERFLOW, RIGHT_AFTER = "an overflow", "a resume right after an overflow"
 WARM_UP, RATE = "the end of the warm-up", "a change of the learning rate"
 TRAINED, EPOCH, AVERAGE = "a change of the trainable set", "the end of an epoch", "an update of a moving average"
@@ -116,6 +117,7 @@ def test_quick_and_repeats_go_with_auto_whose_scout_is_a_repeat(check: Callable[
     assert row(result, EPOCH)["why"] == "step 17: data position goes from 16 to 1"
     assert not {"CK609", "CK611"} & {one.code for one in result.not_judged}
     twice = check("fixtures/store_mlp.py", steps=4, resume_at=["auto"], repeats=2)
+    assert points(twice) == {1: ["a quarter of the steps"], 2: ["half of the steps"]}
     assert [one["name"] for one in twice.parts["runs"]][:3] == ["repeat", "reference", "repeat-2"]  # type: ignore[index, call-overload, union-attr]
     assert twice.parts["resume_at"] == [1, 2]
 
@@ -171,7 +173,7 @@ def test_a_change_of_the_trainable_set_is_crossed_where_it_came_after_the_save(
 
 def test_what_a_training_has_not_does_not_apply(check: Callable[..., Result]) -> None:
     result = check("fixtures/frozen_backbone.py", quick=True)
-    nothing = {MID_WINDOW, IDLE, OVERFLOW, RIGHT_AFTER, WARM_UP, RATE, TRAINED, AVERAGE, EVALUATION}
+    nothing = {MID_WINDOW, BETWEEN, IDLE, OVERFLOW, RIGHT_AFTER, WARM_UP, RATE, TRAINED, AVERAGE, EVALUATION}
     assert set(result.parts["crossed"]["does_not_apply"]) == nothing  # type: ignore[index, call-overload]
     assert result.parts["crossed"]["not_covered"] == [SAVE, TWICE, EPOCH]  # type: ignore[index, call-overload]
     averaged = check("fixtures/ema.py", steps=6, quick=True)

@@ -15,8 +15,8 @@ from tests.mutants.reach import Reach, Timed
 
 NEAR: Final = 60
 """Tests of the second round."""
-BUDGET_S: Final = 150.0
-"""Tests of a mutant take at most so long, as measured without it; the most expensive ones are left out."""
+BUDGET_S: Final = 25.0
+"""Tests of a mutant take at most so long, as measured without it; those furthest from it are left out."""
 LIMIT_FACTOR: Final = 6.0
 LIMIT_LEAST_S: Final = 30.0
 """A round may take the measured time times this factor, and at least so long; then it hangs."""
@@ -41,7 +41,7 @@ def judge(mutant: Mutant, server: Server, reach: Reach, budget_s: float = BUDGET
     if is_equivalent(mutant.original, mutant.mutated):
         return Fate(mutant, EQUIVALENT)
     reached = reach.running(mutant.path, mutant.lines)
-    chosen = affordable(reached, budget_s)
+    chosen = affordable(rounds(mutant, reached), budget_s)
     if not chosen:
         return Fate(mutant, UNREACHED)
     path = server.root / mutant.path
@@ -49,7 +49,7 @@ def judge(mutant: Mutant, server: Server, reach: Reach, budget_s: float = BUDGET
     ran = 0
     path.write_text(mutant.mutated)
     try:
-        for tests in rounds(mutant, chosen):
+        for tests in chosen:
             ran += len(tests)
             outcome = _run(server, tests)
             if not outcome.passed:
@@ -60,27 +60,32 @@ def judge(mutant: Mutant, server: Server, reach: Reach, budget_s: float = BUDGET
         path.write_text(mutant.original)
 
 
-def affordable(tests: Sequence[Timed], budget_s: float) -> list[Timed]:
-    """The cheapest tests that together take no longer than the budget."""
-    kept, spent = [], 0.0
-    for one in sorted(tests, key=lambda one: one.seconds):
-        spent += one.seconds
-        if spent > budget_s:
-            break
-        kept.append(one)
-    return kept
-
-
-def rounds(mutant: Mutant, tests: Sequence[Timed]) -> Iterator[list[Timed]]:
-    """The tests in rounds, each a run of pytest that stops at the first failure.
+def rounds(mutant: Mutant, tests: Sequence[Timed]) -> list[list[Timed]]:
+    """The tests in rounds, each a run of pytest that stops at the first failure; in each the cheapest come first.
 
     First those in files with the name of the mutated one, then the cheapest of its room, then all others.
     """
     room, stem = mutant.path.split("/")[1], PurePosixPath(mutant.path).stem
+    tests = sorted(tests, key=lambda one: one.seconds)
     namesakes = [one for one in tests if stem in PurePosixPath(one.file).stem]
     near = [one for one in tests if one.file.split("/")[1] == room and one not in namesakes][:NEAR]
     taken = {*namesakes, *near}
-    yield from (found for found in (namesakes, near, [one for one in tests if one not in taken]) if found)
+    return [namesakes, near, [one for one in tests if one not in taken]]
+
+
+def affordable(tests: Sequence[Sequence[Timed]], budget_s: float) -> list[list[Timed]]:
+    """Of the rounds those tests that together take no longer than the budget, but one at least."""
+    kept: list[list[Timed]] = []
+    spent = 0.0
+    for one in tests:
+        fits = []
+        for test in one:
+            if spent + test.seconds <= budget_s or not (spent or fits):
+                fits.append(test)
+                spent += test.seconds
+        if fits:
+            kept.append(fits)
+    return kept
 
 
 def _run(server: Server, tests: Sequence[Timed]) -> Outcome:

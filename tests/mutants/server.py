@@ -2,7 +2,7 @@
 
 Only modules that no mutant touches are imported before the fork. Orders come line by line on stdin as JSON:
 `{"files", "tests", "limit_s", "log", "map"}`; answers go to stdout: `{"code", "seconds", "timed_out"}`. With `--bare`
-nothing is imported beforehand.
+nothing is imported beforehand, plugins neither.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ PRELOADED = (
     "safetensors.torch", "sqlite3", "sklearn.datasets",
 )  # fmt: skip
 OPTIONS = (
-    "-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0",
+    "-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",
 )  # fmt: skip
 POLL_S = 0.01
@@ -78,8 +78,11 @@ class Mapping:
 def main() -> None:
     """Serve orders until stdin ends."""
     get_config()  # imports what pytest is made of
-    for name in () if "--bare" in sys.argv else PRELOADED:
-        importlib.import_module(name)
+    if "--bare" in sys.argv:
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    else:
+        for name in PRELOADED:
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()  # what a fork never touches is never copied
     sys.stdout.write(json.dumps({"ready": True}) + "\n")
@@ -134,6 +137,7 @@ def _run(order: dict[str, Any]) -> None:
         phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
         hypothesis.settings.register_profile("mutants", phases=phases, database=None)
         hypothesis.settings.load_profile("mutants")
+        options.append("--hypothesis-seed=0")
     _fork_server()
     code = pytest.main([*options, *order["files"]], plugins)
     sys.stdout.flush()
@@ -160,9 +164,9 @@ def _fork_server() -> None:
     asked, _, _ = select.select([listener.fileno(), alive_r], [], [])
     if alive_r in asked:
         os._exit(0)
-    from tests.experiment.forks import PRELOADED as NEEDED
+    from tests.experiment import forks
 
-    for name in NEEDED:
+    for name in (*forks.PRELOADED, *forks.OF_THE_TESTS):
         importlib.import_module(name)
     forkserver.main(listener.detach(), alive_r, [], sys_path=list(sys.path))
     os._exit(0)

@@ -136,10 +136,8 @@ REACH = Reach(
 )
 FATES = [
     ("one < found", "one > found", KILLED),
-    ("return 0", "return 1", KILLED),
     ("one < found", "one <= found", SURVIVED),
     ("return 0", "pass", TIMED_OUT),
-    ("def least", "def last", KILLED),
     ("value + 1", "value - 1", UNREACHED),
     ("found is None or", "found == None or", EQUIVALENT),
 ]
@@ -149,7 +147,7 @@ FATES = [
 def test_a_mutant_meets_its_fate_and_its_file_is_as_before(
     old: str, new: str, fate: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.mutants.running.LIMIT_LEAST_S", 2.0 if fate == TIMED_OUT else 30.0)
+    monkeypatch.setattr("tests.mutants.running.LIMIT_LEAST_S", 1.0 if fate == TIMED_OUT else 30.0)
     met = judge(_changed(old, new), server, REACH)
     assert met.fate == fate
     assert (server.root / "ckptcheck/room/numbers.py").read_text() == SOURCE

@@ -75,6 +75,17 @@ def test_a_difference_without_effect_is_one_row_and_no_finding():
     assert "ound" not in said.split("No effect")[0]
 
 
+def test_what_has_no_effect_at_several_resume_points_is_one_row_that_names_them():
+    alike = [replace(one, where=replace(one.where, step=step), evidence={**one.evidence, "run": f"resumed@{step}"})
+             for one in CLEAN.findings if one.evidence.get("without_effect") for step in (4, 8)]  # fmt: skip
+    told = replace(CLEAN, findings=tuple(alike), parts={**CLEAN.parts, "resume_at": [4, 8]})
+    said = render(told, Page(width=200))
+    assert said.count("CK613") == len(alike) // 2 == 1
+    assert "on the steps that follow (resumed@4, resumed@8)" in said
+    assert render(told, Page(width=200, detail=Detail.ALL)).count("CK613") == 2
+    assert "resumed@8)" not in render(replace(told, findings=tuple(alike[1:]), parts=CLEAN.parts), Page(width=200))
+
+
 def test_what_is_missing_is_said_to_be_missing():
     said = render(BROKEN, Page(width=120))
     assert "\n             missing after the load\n" in said

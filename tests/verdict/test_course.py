@@ -153,4 +153,4 @@ def test_each_situation_is_told_once_whatever_was_done():
     named = [[one.name for one in situations(Experimented(course(20, **run), points, False))] for run, points, *_ in
              [({}, (5,)), ({**SCALED, **ENDS}, (5, 9))]]  # fmt: skip
     assert named[0] == named[1]
-    assert len(named[0]) == len(set(named[0])) == 13
+    assert len(named[0]) == len(set(named[0])) == 14

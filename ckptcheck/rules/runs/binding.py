@@ -170,7 +170,7 @@ def hyperparameter_changed(case: Case) -> Iterator[Evidence]:
             f"{shown(first.left)} in the uninterrupted run, {shown(first.right)} in the resumed one",
             place_of(first),
             {"saved": shown(first.left), "loaded": shown(first.right)},
-            "look for code that sets it depending on how often the process has started",
+            "its value follows something that is not saved: look for a counter, a closure or a clock that sets it",
         )
 
 

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from ckptcheck.comparison.bindings import Binding
 from ckptcheck.comparison.curve import Curve
 from ckptcheck.comparison.freezing import Breach
+from ckptcheck.comparison.non_finite import NonFinite
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.states import EntryDifference, StateDiff
 from ckptcheck.comparison.tensor_difference import TensorDifference
@@ -60,6 +61,10 @@ class Case:
     curve: Curve | None = None
     """How far all parameters, state tensors, gradients and buffers are apart at the steps; for the report alone."""
     replaced: frozenset[str] = frozenset()
+    non_finite: NonFinite | None = None
+    """What was NaN or infinite in both runs at the compared steps; None where no step was compared."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Entries of the average that only the load put into the memory of a live weight, with the name of that weight."""
     raised: str | None = None
     last_lines: tuple[str, ...] = ()
     """What a resumed script that failed said last."""

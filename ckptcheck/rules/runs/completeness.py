@@ -1,12 +1,14 @@
 """CK2: what is missing for a resume."""
 
 from collections.abc import Iterator
+from typing import Final
 
+from ckptcheck.comparison.states import EntryDifference
 from ckptcheck.finding import Severity
 from ckptcheck.rules.rule import Evidence, rule
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.origin import left_alone, other_parameters
-from ckptcheck.rules.words import at_load, count, differ, kept, names, place_of, shown
+from ckptcheck.rules.words import KEPT, at_load, count, differ, kept, names, place_of, shown
 
 
 @rule("CK201", "optimizer-state-absent", Severity.ERROR, "load")
@@ -114,22 +116,59 @@ def ema_state_inconsistent(case: Case) -> Iterator[Evidence]:
     only by what is saved after the resume. In a checkpoint it is held against the model by name; an average that was
     not saved at all leaves no trace there.
     """
-    differing = case.loaded("ema")
-    if differing and case.other_step is None:
+    differing, first = case.loaded("ema"), case.first
+    at_step = first is not None and first.stage == "ema"
+    moved = case.trajectory.at_first_stage() if case.trajectory is not None and at_step else ()
+    apart = {*(one.name for one in differing), *(one.item.name for one in moved)}
+    if case.other_step is None and apart & case.shared.keys():
+        yield _shares_memory(case, differing)
+    elif differing and case.other_step is None:
         paths = [one.name for one in differing]
         yield Evidence(
             f"{count(differing, 'EMA entry', 'EMA entries')} {differ(differing)} after the load: {names(paths)}",
             at_load(case.step, key=paths[0]),
             {"entries": kept(paths), "saved": shown(differing[0].left), "loaded": shown(differing[0].right)},
-            "save the EMA's state_dict and load it",
+            SAVE_THE_AVERAGE if any(_began_anew(case, one) for one in differing) else LOADED_OTHERWISE,
         )
-    elif case.first is not None and case.first.stage == "ema":
+    elif first is not None and at_step:
         yield Evidence(
-            f"the EMA differs first, at step {case.first.step}: {case.first.item.name}",
-            place_of(case.first),
-            {"left": shown(case.first.left), "right": shown(case.first.right)},
+            f"the EMA differs first, at step {first.step}: {first.item.name}",
+            place_of(first),
+            {"left": shown(first.left), "right": shown(first.right)},
             "look for a counter or decay of the EMA that its state_dict does not hold",
         )
+
+
+SAVE_THE_AVERAGE: Final = "save the EMA's state_dict and load it"
+LOADED_OTHERWISE: Final = (
+    "it is not loaded as it was saved: compare what your load puts into the EMA, and does to it afterwards"
+)
+
+
+def _began_anew(case: Case, one: EntryDifference) -> bool:
+    """Whether an entry of the average is missing, as the run was built, or made of the weights that were loaded."""
+    if case.load is None or one.right is None or one.right.digest is None:
+        return True
+    built = case.built.sections.get("ema", {}).get(one.name) if case.built is not None else None
+    alike = [built, *(weight.entry for weight in case.load.right.parameters.values())]
+    return any(other is not None and other.digest == one.right.digest for other in alike)
+
+
+def _shares_memory(case: Case, differing: tuple[EntryDifference, ...]) -> Evidence:
+    """An average whose tensors are live weights is moved by every update, and no longer averages."""
+    paths = [*case.shared]
+    pairs = [f"{path} is {name}" for path, name in case.shared.items()]
+    others = [one.name for one in differing if one.name not in case.shared]
+    beside = (
+        f"; {count(others, 'other entry', 'other entries')} {differ(others)} too: {names(others)}" if others else ""
+    )
+    return Evidence(
+        f"{count(paths, 'entry', 'entries')} of the average {'shares' if len(paths) == 1 else 'share'} memory with the "
+        f"live weights after the load: {names(pairs)}{beside}",
+        at_load(case.step, key=paths[0]),
+        {"shared": dict(list(case.shared.items())[:KEPT]), "entries": kept(one.name for one in differing)},
+        "give the average tensors of its own: clone what your load puts into it (copy_ in place, no .data = .data)",
+    )
 
 
 def _frozen_before(case: Case) -> set[str]:

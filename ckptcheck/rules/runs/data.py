@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ckptcheck.finding import Json, Severity
 from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.runs.calls import calls_apart
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.origin import of_other_step, repeated_step, step_of_other_inputs
 from ckptcheck.rules.words import at_load, differ, generators, kept, place_of, shown
@@ -16,12 +17,14 @@ def data_diverged(case: Case) -> Iterator[Evidence]:
     Why: samples are seen twice or never.
     Example: the loader starts again at its first batch.
     Fix: save the data position with its generator, or derive it from the step number.
-    Limits: an input that never reaches a module of the model is not seen.
+    Limits: an input that never reaches a module of the model is not seen. Where one run only calls the model more
+    often in a step, the data may be the same: then it is CK612, or CK610.
     """
     entries = [one for one in case.loaded("data")
                if (case.persists("data") or case.persists("inputs")) and not of_other_step(case, one)]  # fmt: skip
+    called = calls_apart(case)
     inputs = [one for one in case.trajectory.at_first_stage() if one.stage == "inputs"] if case.trajectory else []
-    first = case.first
+    inputs, first = ([], None) if called else (inputs, case.first)
     if not entries and not inputs and not (first is not None and first.stage == "data"):
         return
     step, seen = step_of_other_inputs(case), repeated_step(case)

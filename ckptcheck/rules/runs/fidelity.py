@@ -131,7 +131,7 @@ def accumulated_gradients_lost(case: Case) -> Iterator[Evidence]:
     if case.load is None or case.trajectory is None or case.other_step is not None:
         return
     missed = {one.item.name for one in case.trajectory.differences if one.stage == "grad" and one.step == case.step + 1}
-    lost = [one.name for one in case.loaded("grad") if one.name in missed and not _used_up(case, one.name)]
+    lost = [one.name for one in case.loaded("grad") if one.name in missed and not _used_up(case, one)]
     if lost and (case.reaches("grad") or _window_is_open(case)):
         added = all(case.load.left.parameters[name].presence == "none" for name in lost)
         which = count(lost, "parameter")
@@ -155,16 +155,31 @@ def _window_is_open(case: Case) -> bool:
     return not updated and case.origins.scaler_rested(case.step)
 
 
-def _used_up(case: Case, name: str) -> bool:
-    """Whether the step before the save updated with this gradient, so that the next one clears what is left of it."""
+def _used_up(case: Case, gradient: EntryDifference) -> bool:
+    """Whether the step before the save updated with this gradient, so that the next one clears what is left of it.
+
+    So does one that an earlier update has read, where an update of others differs before its own comes.
+    """
     if case.load is None or case.origins is None:
         return False
-    only_after = case.load.left.parameters[name].presence == "none"
-    for place, one in enumerate(case.load.left.optimizers if not only_after else ()):
-        if one.group_of(name) is not None:
-            return case.origins.updated(case.step, place)
+    name, left = gradient.name, gradient.left
+    digest = left.digest if left is not None and case.load.left.parameters[name].presence != "none" else None
+    for place, one in enumerate(case.load.left.optimizers if digest is not None else ()):
+        if one.group_of(name) is not None and digest is not None:
+            lies_there = case.origins.last_read(case.step, place, name, digest.value) and _others_differ(case)
+            return lies_there or case.origins.updated(case.step, place)
     # Nobody tells when it is used: whatever else came back otherwise explains gradients that differ.
     return any(one.section not in ("grad", "rng") for one in case.load.entries)
+
+
+def _others_differ(case: Case) -> bool:
+    """Whether the first step after the load made an update with gradients that differ."""
+    if case.load is None or case.origins is None or case.trajectory is None:
+        return False
+    step = case.step + 1
+    made = [one for place, one in enumerate(case.load.left.optimizers) if case.origins.updated(step, place)]
+    names = [one.item.name for one in case.trajectory.differences if one.stage == "grad" and one.step == step]
+    return any(one.group_of(name) is not None for one in made for name in names)
 
 
 RULES = (load_not_faithful, accumulated_gradients_lost)

@@ -41,9 +41,9 @@ def rng_diverged(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             f"{generators(differing)} {'is' if len(differing) == 1 else 'are'} in another state after "
             f"the load than when it was saved, and the steps that follow draw from it"
-            f"{_stands(found)}{_batch_seen(case)}",
+            f"{_stands(found)}{_batch_seen(case) or _first_effect(case)}",
             at_load(case.step, key=differing[0]),
-            {"generators": kept(differing), "where_step_began": dict(found)},
+            {"generators": kept(differing), "where_step_began": dict(found), "first_effect_step": _effect_step(case)},
             "save the generators' states and restore them at the very end of your load" + _or_the_order(case),
         )
     elif case.first is not None and case.first.stage == "rng":
@@ -70,6 +70,27 @@ def _batch_seen(case: Case) -> str:
     if not case.commands or step is None:
         return ""
     return f"; from step {step} on its batches are others{f': it saw the batch of step {seen}' if seen else ''}"
+
+
+def _effect(case: Case) -> Difference | None:
+    """What differs first beside generators."""
+    return (
+        next((one for one in case.trajectory.differences if one.item.kind != "rng"), None) if case.trajectory else None
+    )
+
+
+def _effect_step(case: Case) -> int | None:
+    effect = _effect(case)
+    return effect.step if effect is not None else None
+
+
+def _first_effect(case: Case) -> str:
+    """For a sentence on generators: the step that shows it first, where that is not the first step after the load."""
+    effect = _effect(case)
+    if effect is None or effect.step <= case.step + 1:
+        return ""
+    what = {"inputs": "the inputs differ", "loss": "the loss differs"}.get(effect.stage, f"{effect.stage} differs")
+    return f"; that shows from step {effect.step} on, where {what} first"
 
 
 def _or_the_order(case: Case) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 from ckptcheck.finding import Cause, Finding, NotJudged, Place, Severity
 from ckptcheck.rules.rule import Rule, chosen
+from ckptcheck.rules.runs.beside_load import inputs_differ_too
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.environment import explains, with_rounding, without_numbers
 from ckptcheck.rules.runs.legal import differences_without_effect
@@ -18,6 +19,7 @@ WHY_NOT = {
     "load": "there was no load to compare: this needs a run that was saved and one that was resumed",
     "built": "the state before the load was not recorded",
     "trajectory": "no steps were compared",
+    "non_finite": "no steps were compared",
     "breaches": "no freeze contract was given",
     "saving": "no run without saving was made to compare with (--quick leaves it out)",
 }
@@ -70,6 +72,8 @@ def _judge(case: Case, rules: list[Rule[Case]]) -> Judgement:
         findings = [one for one in findings if one.code != "CK610"]
     if cause is not None and cause.where.stage == LOAD:
         findings = [one for one in findings if _stands_beside_a_load(one)]
+        if inputs_differ_too.code in {one.code for one in rules} - {one.code for one in findings}:
+            findings += inputs_differ_too.findings(case)
     findings.sort(key=lambda one: (one is not cause, _rank(one)))
     findings = [with_rounding(case, one) for one in findings]
     named = Cause(cause.code, _confidence(case, cause)) if cause is not None else None

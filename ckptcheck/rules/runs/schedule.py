@@ -102,8 +102,16 @@ def _rate_evidence(case: Case, first: Difference) -> Evidence:
         f"{shown(first.right)} in the resumed one{where}",
         place_of(first),
         {"left_rate": shown(first.left), "right_rate": shown(first.right), "offset": offset},
-        "save the scheduler's state and load it, or compute the rate from the step number",
+        "save the scheduler's state and load it, or compute the rate from the step number"
+        if _has_schedule(case)
+        else "no scheduler is declared, so the step sets the rate: save what it decides that by (a count of steps, the "
+        "milestones that are left), or compute the rate from the step number",
     )
+
+
+def _has_schedule(case: Case) -> bool:
+    sides = (case.load.left, case.load.right) if case.load is not None else ()
+    return case.load is None or any(side.sections.get("schedule") for side in sides)
 
 
 def _later(case: Case, kind: str) -> list[Difference]:

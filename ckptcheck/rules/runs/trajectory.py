@@ -1,16 +1,18 @@
 """CK6, what the steps say: gradients, updates, repeated steps, saving, and the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ckptcheck.comparison.traces import Difference
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.rules.rule import Evidence, rule
+from ckptcheck.rules.runs.calls import calls_apart, updates_apart
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.forward import forward_apart, inputs_seen, left_unread
 from ckptcheck.rules.runs.origin import drawn_otherwise_within, of_other_step, repeated_step
-from ckptcheck.rules.words import at_load, kept, names, place_of, shown
+from ckptcheck.rules.words import at_load, count_of, kept, names, place_of, shown
+from ckptcheck.trace.items import Sample
 
 STARTS_AND_STOPS: Final = "look at where the resumed loop starts and stops"
 STOPS: Final = (
@@ -57,17 +59,38 @@ def update_diverged(case: Case) -> Iterator[Evidence]:
     Why: the update rule itself reads something that was not restored.
     Example: an optimizer that keeps state outside its `state`; weights changed by hand after the update.
     Fix: keep such state in `optimizer.state` or save it apart.
-    Limits: fused and foreach kernels differ in the last place; see CK614.
+    Limits: fused and foreach kernels differ in the last place; see CK614. Whether the optimizer or the step wrote a
+    parameter is not seen, unless no optimizer has it.
     """
     first = case.first
-    if first is not None and first.stage in ("state", "param"):
-        differing = [_described(one) for one in case.trajectory.at_first_stage()] if case.trajectory else []
-        yield Evidence(
-            f"at step {first.step} the update of {first.item.name} differs with the same gradients and hyperparameters",
-            place_of(first),
-            {"differing": kept(differing), "left_norm": _norm(first, True), "right_norm": _norm(first, False)},
-            "look for state that the optimizer keeps outside its state_dict",
+    if first is not None and case.trajectory is not None and first.stage in ("state", "param"):
+        apart = case.trajectory.at_first_stage()
+        message, fix = _written_otherwise(case, first, [one.item.name for one in apart])
+        numbers: dict[str, Json] = {"differing": kept(map(_described, apart))}
+        numbers |= {"left_norm": _norm(first, True), "right_norm": _norm(first, False)}
+        yield Evidence(message, place_of(first), numbers, fix)
+
+
+def _written_otherwise(case: Case, first: Difference, apart: Sequence[str]) -> tuple[str, str]:
+    """What CK607 says of parameters or state that one run wrote otherwise, and what to do."""
+    name = first.item.name
+    update = f"at step {first.step} the update of {name} differs with the same gradients and hyperparameters"
+    if first.stage == "state":
+        return update, "look for state that the optimizer keeps outside its state_dict"
+    optimizers = case.load.left.optimizers + case.load.right.optimizers if case.load is not None else ()
+    held = {member for one in optimizers for member in one.members}
+    if case.load is None or name in held:
+        return f"{update} and optimizer state", (
+            "look for what the optimizer keeps outside its state_dict, and for what the step itself writes into "
+            "parameters after the update (an average, a copy, a clamp, from values that are not saved)"
         )
+    others = {one for one in apart if one not in held and one != name}
+    what = f"{name} and {count_of(len(others), 'more parameter')}" if others else name
+    who = f"no optimizer has {'them' if others else 'it'}" if held else "no optimizer is declared"
+    return f"at step {first.step} something wrote {what} otherwise, and {who}", (
+        "look for a counter or a condition that is not saved and decides when or how the step writes it: the sync of a "
+        "target network, an average, an update by hand"
+    )
 
 
 def _norm(one: Difference, left: bool) -> Json:
@@ -125,14 +148,40 @@ def unexplained_divergence(case: Case) -> Iterator[Evidence]:
             {"left": shown(first.left), "right": shown(first.right)},
             "look for what this value depends on that the checkpoint does not hold",
         )
+    elif calls_apart(case) and not updates_apart(case):
+        yield _calls_evidence(case)
     elif case.raised is not None:
         how = "failed" if case.commands else "raised"
         yield Evidence(
             f"the resumed run {how} where the uninterrupted one did not: {case.raised}",
             Place(step=case.raised_step) if case.raised_step is not None else at_load(case.step),
             {"raised": case.raised, "last_lines": kept(case.last_lines)},
-            "look at what the resumed run said last" if case.last_lines else "start the resume command by itself",
+            _to_do(case),
         )
+
+
+def _to_do(case: Case) -> str:
+    """What one can do about a resumed run that raised."""
+    if not case.commands and case.raised_step is None:
+        return "mend your load, which does not take what was saved: the line of it that raised is named there"
+    if case.last_lines:
+        return "look at what the resumed run said last"
+    return "start the resume command by itself" if case.commands else "look at the line of your code that raised"
+
+
+def _calls_evidence(case: Case) -> Evidence:
+    """A model that one run calls more often in a step, though both make the same updates."""
+    apart = case.trajectory.at_first_stage() if case.trajectory is not None else ()
+    calls = {(one.item.name, one.item.part): one.left is None for one in apart if one.left is None or one.right is None}
+    in_resumed = next(iter(calls.values()))
+    more, fewer = ("resumed", "uninterrupted") if in_resumed else ("uninterrupted", "resumed")
+    modules_called = [name or "the model itself" for name, _ in calls]
+    return Evidence(
+        f"in step {apart[0].step} the {more} run calls {names(modules_called)} more often than the {fewer} one",
+        place_of(apart[0]),
+        {"calls_apart": len(calls), "modules": kept(modules_called)},
+        "look for a counter, or the length of a loader or loop, that decides how often the model is called in a step",
+    )
 
 
 @rule("CK612", "steps-missing-or-repeated", Severity.ERROR, "load")
@@ -187,9 +236,9 @@ def _updates_apart(case: Case) -> Difference | None:
     first = case.first
     if first is None or case.trajectory is None or case.loaded("scaler"):
         return None
-    apart = [one for one in case.trajectory.differences if one.step == first.step and one.item.kind == "updates"]
+    apart = updates_apart(case)
     one_sided = all(one.left is None or one.right is None for one in case.trajectory.at_first_stage())
-    brought = one_sided and first.stage in ("hyperparameters", "inputs", "loss")
+    brought = (one_sided and first.stage in ("hyperparameters", "inputs", "loss")) or calls_apart(case)
     return apart[0] if apart and (first.stage == "scaler" or brought or left_unread(case)) else None
 
 
@@ -199,16 +248,22 @@ def _updates_evidence(case: Case, first: Difference) -> Evidence:
         [one for one in case.trajectory.differences if one.item == first.item] if case.trajectory is not None else []
     )
     idle = all(one.right is not None and one.right.value == 0 for one in later)
-    fix = "look for an accumulation counter that the checkpoint does not hold"
+    fix = "look for a counter of steps or micro-batches that decides who updates, and that the checkpoint does not hold"
     if idle and case.trajectory is not None and len(later) == len(case.trajectory.steps):
         fix = "if your load builds a new optimizer, assign it to run.optimizer, so that it is watched"
     return Evidence(
-        f"optimizer {first.item.optimizer} makes {shown(first.left)} updates in step {first.step} of the uninterrupted "
-        f"run and {shown(first.right)} in the resumed one",
+        f"optimizer {first.item.optimizer} makes {_made(first.left)} in step {first.step} of the uninterrupted run and "
+        f"{_made(first.right)} in the resumed one",
         replace(place_of(first), stage=case.first.stage if case.first is not None else None),
         {"left": shown(first.left), "right": shown(first.right), "never_steps": idle},
         fix,
     )
+
+
+def _made(side: Sample | None) -> str:
+    """So many updates."""
+    value = shown(side)
+    return count_of(value, "update") if isinstance(value, int) else "an unknown number of updates"
 
 
 RULES = (

@@ -6,6 +6,7 @@ from typing import Final
 
 from ckptcheck.comparison.bindings import bindings
 from ckptcheck.comparison.drawing import idle_generators, with_draws_before, without_generators
+from ckptcheck.comparison.non_finite import non_finite
 from ckptcheck.comparison.origins import Origins
 from ckptcheck.comparison.rounding_gradients import rounding_gradients
 from ckptcheck.comparison.states import StateDiff
@@ -149,6 +150,7 @@ def _placed_case(crew: Crew, stopped: Stopped, placed: Placed, noise: Noise, pol
         origins=Origins(crew.reference),
         rounding=tuple(sorted(rounding & {one.item.name for one in trajectory.differences})),
         replaced=replaced_by_load(right, step),
+        non_finite=non_finite(crew.reference, right, whole.steps),
         raised=stopped.raised,
         last_lines=stopped.said_last,
         raised_step=_raised_step(right, stopped),

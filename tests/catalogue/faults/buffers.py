@@ -135,6 +135,7 @@ FAULTS: Final = (
         family=FAMILY,
         inject=_of_no_checkpoint,
         expect=lambda training: _differ("window", says=("1 buffer",)),
+        applies=lambda spec: not spec.ema,  # the average has the model's buffers as they were when it was made
     ),
     Fault(
         name="buffers-of-a-frozen-norm-move-again",

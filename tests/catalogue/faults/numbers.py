@@ -33,6 +33,10 @@ def _second_underflows(training: Training) -> None:
     training.before_save.append(halve)
 
 
+MADE_AT_ONCE: Final = frozenset({"Adagrad"})
+"""Optimizers that make their state, here still in float32, when they are built."""
+
+
 def _in_float64(training: Training) -> None:
     training.model.double()
     augmented = training.augmented
@@ -90,7 +94,7 @@ FAULTS: Final = (
           applies=lambda spec: spec.optimizer not in (*MOMENTUM_ONLY, "Adamax", "Rprop", "ASGD", "Adafactor")),
     Fault("moments-of-float64-through-float32", "A training in float64 saves its moments as float32.", FAMILY,
           _in_float64, lambda training: _narrowed(training, "float32"), reports=("dtype_down",),
-          applies=lambda spec: keeps_state(spec) and _plain(spec)),
+          applies=lambda spec: keeps_state(spec) and _plain(spec) and spec.optimizer not in MADE_AT_ONCE),
     Fault("moments-through-int8", "Moments are quantised in the file, by the greatest of each tensor.", FAMILY,
           lambda training: training.before_save.append(change_tensors(_eight_bits)),
           lambda training: _narrowed(training, "int8", "CK504", "CK601"), applies=keeps_state),

@@ -456,7 +456,7 @@ REST = (
         "CK612",
         factory(finish=starts_later, update=skips_in_one_process),
         where={"step": 5, "stage": "scaler", "optimizer": 0},
-        names=("makes 1 updates in step 5",),
+        names=("makes 1 update in step 5", "0 updates in the resumed one"),
         numbers={"left": 1, "right": 0},
         confidence="likely",
     ),
@@ -616,6 +616,17 @@ def test_a_rate_that_the_next_step_sets_anyway_is_not_the_cause_of_another_fault
 
     found = trial(factory(step=step, after_load=in_every_group(lr=0.3), lose=("data",)))
     assert found.codes == ["CK604"]
+
+
+def test_a_place_in_the_schedule_that_the_next_step_sets_anyway_is_not_the_cause_of_another_fault(trial):
+    def step(self: Training, s: int) -> Any:
+        self.schedulers[0].load_state_dict(self.schedulers[0].state_dict() | {"last_epoch": s - 1, "_step_count": s})
+        return Training.step(self, s)
+
+    steady = schedule(LambdaLR, lr_lambda=lambda epoch: 1.0)
+    found = trial(factory(make_model=dropout, make_schedulers=steady, step=step, lose=("scheduler0", "torch")))
+    assert [one.section for one in found.case.load.entries if one.section == "schedule"]
+    assert found.code == "CK603"
 
 
 def test_lost_gradients_are_told_beside_a_lost_counter(trial):
