@@ -134,11 +134,11 @@ def _warmed_again(training: Training) -> Expected:
 
 def _of_a_plateau(training: Training) -> Expected:
     """Where the next update brings a new best score, that is what the counters hold then in both runs."""
-    s, updates = training.spec.at, training.schedule.last_epoch
+    s, updates, best = training.spec.at, training.schedule.last_epoch, training.schedule.best
     while training.schedule.last_epoch == updates:
         s += 1
         training.step(s)
-    if training.schedule.num_bad_epochs == 0:
+    if training.schedule.best != best:
         return Expected((), fails=False)
     return _of_keys("best", "num_bad_epochs", says=("best",))
 

@@ -125,6 +125,9 @@ def test_what_an_update_reads_or_may_still_read_is_lost(
 ):
     found = trial(made, **options)
     assert found.code == code
+    if code == "CK606":
+        beside = {one.item.name[0] for one in found.case.trajectory.at_first_stage()}
+        assert beside == {"a", "b"}, "what was read with it is told beside it"
     if code == "CK613":
         assert found.finding.where.stage == "load"
         assert found.case.trajectory.first.step == options["at"] + 1
