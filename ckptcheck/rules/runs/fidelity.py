@@ -110,11 +110,15 @@ def _modes(case: Case) -> Iterator[Evidence]:
     differing = [name for name in {**case.load.left.modes, **case.load.right.modes}
                  if case.load.left.modes.get(name, True) != case.load.right.modes.get(name, True)]  # fmt: skip
     if differing:
+        was = case.load.left.modes.get(differing[0], True)
         yield Evidence(
-            f"{count(differing, 'module')} changed between train and eval mode in the load: {modules(differing)}",
-            at_load(case.step, key=differing[0] or None),
+            f"{count(differing, 'module')} changed between train and eval mode in the load, {modules(differing)}: "
+            f"{'train' if was else 'eval'} mode when saved, {'eval' if was else 'train'} mode after the load",
+            at_load(case.step, key=modules(differing[:1])),
             {"modules": kept(differing)},
-            "call model.train() after the load",
+            "call model.train() after the load"
+            if was
+            else "put these modules into eval mode at the end of your load, after model.train()",
         )
 
 
