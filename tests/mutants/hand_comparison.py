@@ -6,10 +6,10 @@ from tests.mutants.mutant import Hand
 
 TRACES: Final = (
     Hand("only-the-last-step", "comparison/traces.py",
-         "    for step in steps:\n        in_full", "    for step in steps[-1:]:\n        in_full",
+         "    for step in steps:\n        found,", "    for step in steps[-1:]:\n        found,",
          "a run that heals, or whose weights agree again, passes; the first step is told wrongly"),
     Hand("skip-the-first-step", "comparison/traces.py",
-         "    for step in steps:\n        in_full", "    for step in steps[1:]:\n        in_full",
+         "    for step in steps:\n        found,", "    for step in steps[1:]:\n        found,",
          "the step right after the resume is where most faults begin"),
     Hand("first-is-the-last", "comparison/traces.py",
          "return self.differences[0] if self.differences else None",

@@ -93,7 +93,7 @@ VERDICT: Final = (
          "steps=sum(one.steps for one in parts),", "steps=max((one.steps for one in parts), default=0),",
          "several resume points count as one"),
     Hand("a-run-with-itself", "verdict/cases.py",
-         "left, right = experiment.traces[REFERENCE], run.trace", "left, right = run.trace, run.trace",
+         "left, right = experiment.traces[against], run.trace", "left, right = run.trace, run.trace",
          "aliased sides are always equal"),
     Hand("a-load-with-itself", "verdict/cases.py",
          "compare_states(state_at(saved, run.step, SAVED), state_at(right, run.step, LOAD))",

@@ -51,3 +51,9 @@ def test_what_was_measured_beyond_it_or_at_another_step_stays() -> None:
     diff = TraceDiff((3,), Compared(), (Difference(3, item, *PAIR),))
     assert within_tolerance(diff, {(4, item)}, TOLERANT).differences == diff.differences
     assert within_tolerance(diff, set(), TOLERANT).differences == diff.differences
+
+
+def test_without_being_asked_for_there_is_no_tolerance() -> None:
+    diff = TraceDiff((3,), Compared(), (Difference(3, Item("loss"), number(1.0), number(1.0 + 1e-15)),))
+    assert not Policy().tolerant
+    assert within_tolerance(diff, set(), Policy()).differences == diff.differences

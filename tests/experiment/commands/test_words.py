@@ -29,6 +29,7 @@ REFUSED = {
     "python train.py > log": "'>'",
     "python train.py; echo done": "';'",
     "python train.py &": "'&'",
+    "$PYTHON train.py": "$PYTHON",
     "python $SCRIPT": "$SCRIPT",
     'python "${SCRIPT}"': "${SCRIPT}",
     "python $(which train.py)": "$(which",

@@ -52,6 +52,15 @@ def one_counter_back(self: Training) -> None:
     self.optimizers[0].state[self.model.head.weight]["step"] -= 1
 
 
+def head_and_layers(self: Training) -> list[torch.optim.Optimizer]:
+    return [adam(self.model.head), adam(self.model.layers)]
+
+
+def second_counters_to_zero(self: Training) -> None:
+    for state in self.optimizers[1].state.values():
+        state["step"].zero_()
+
+
 FAULTS = (
     *(
         Fault(
@@ -107,6 +116,13 @@ FAULTS = (
         factory(after_load=one_counter_back),
         where={"parameter": "head.weight", "key": "step"},
         numbers={"saved": 3.0, "loaded": 2.0, "off_by": -1.0, "parameters": ["head.weight"]},
+    ),
+    Fault(
+        "the counters of the second optimizer are set to 0",
+        "CK505",
+        factory(make_optimizers=head_and_layers, after_load=second_counters_to_zero),
+        where={"optimizer": 1, "parameter": "layers.0.weight", "key": "step"},
+        numbers={"saved": 3.0, "loaded": 0.0, "off_by": -3.0},
     ),
 )
 
