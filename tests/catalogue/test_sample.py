@@ -36,7 +36,7 @@ def test_a_fault_is_found_and_named_in_one_of_its_trainings(fault: Fault, tmp_pa
     assert score.right, f"{score.cell}: {score.got}{score.what_is_off}"
 
 
-@pytest.mark.parametrize("cell", combined_cells()[::COMBINATIONS_APART], ids=str)
+@pytest.mark.parametrize("cell", [*combined_cells()][::COMBINATIONS_APART], ids=str)
 def test_faults_that_come_together_are_all_named(cell: Cell, tmp_path: Path) -> None:
     score = judged(cell, tmp_path)
     assert score.right, f"{score.cell}: {score.got}{score.what_is_off}"
