@@ -1,10 +1,12 @@
 """A thread that the script does not see: it is not in threading's tables, and takes none of the process's signals."""
 
 import _thread
+import ctypes
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 _LOOK_EVERY_S: Final = 1.0
@@ -27,11 +29,28 @@ class UnseenThread:
     def start(self) -> None:
         """Begin. RuntimeError at the end of the interpreter, or where threads are limited."""
         start_joinable: Any = getattr(_thread, "start_joinable_thread", None)  # of python 3.13 and later
+        whole = self._whole(threading.get_ident())
+        next(whole)
         with _no_signals():
             if start_joinable is not None:
-                self._handle = start_joinable(self._run, daemon=True)
+                self._handle = start_joinable(partial(next, whole, None), daemon=True)
             else:
-                _thread.start_new_thread(self._run, ())
+                _thread.start_new_thread(next, (whole, None))
+
+    def _whole(self, starter: int) -> Iterator[None]:
+        # Until a thread runs, python has it under the number of the one that starts it: an exception that is set in
+        # that one by its number may arrive here, as the first thing that happens. This is inside the try by then.
+        strayed = None
+        try:
+            yield
+        except BaseException as exception:  # noqa: BLE001 (it belongs to the starter)
+            strayed = type(exception)
+        try:
+            if strayed is not None:
+                _raise_in(starter, strayed)
+            self._run()
+        finally:
+            self._done.set()
 
     def _run(self) -> None:
         sentinel: Any = getattr(_thread, "_set_sentinel", None)
@@ -41,12 +60,8 @@ class UnseenThread:
             self._lock = lock
         self.ident = threading.get_ident()
         work, self._work = self._work, None
-        try:
-            if work is not None:
-                work()
-        finally:
-            del work
-            self._done.set()
+        if work is not None:
+            work()
 
     def is_alive(self) -> bool:
         """Whether it runs, or is about to."""
@@ -67,6 +82,10 @@ class UnseenThread:
             self._handle.join()
         elif self._lock is not None and self._lock.acquire(timeout=_LOOK_EVERY_S):
             self._lock.release()
+
+
+def _raise_in(thread: int, exception: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(exception))
 
 
 @contextmanager
