@@ -11,15 +11,15 @@ import pytest
 from ckptcheck.trace.script.unseen_thread import UnseenThread
 
 
-class _Stop(Exception):
+class _StopError(Exception):
     pass
 
 
 @pytest.fixture
 def stopping(monkeypatch):
-    """Whoever begins a thread has `_Stop` raised in it, by its number, before the new one has had its first turn."""
+    """Whoever begins a thread has `_StopError` raised in it, by its number, before the new one has a turn."""
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    number, kind = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(_Stop)
+    number, kind = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(_StopError)
     name = "start_joinable_thread" if hasattr(_thread, "start_joinable_thread") else "start_new_thread"
     start = getattr(_thread, name)
 
@@ -35,13 +35,17 @@ def stopping(monkeypatch):
     sys.setswitchinterval(before)
 
 
+def _start_and_wait(thread):
+    thread.start()
+    for _ in range(300):
+        time.sleep(0.01)
+
+
 def test_what_is_raised_in_the_starter_arrives_there_and_the_thread_does_its_work(stopping):
     done = threading.Event()
     thread = UnseenThread(done.set)
-    with pytest.raises(_Stop):
-        thread.start()
-        for _ in range(300):
-            time.sleep(0.01)
+    with pytest.raises(_StopError):
+        _start_and_wait(thread)
     assert done.wait(10)
     thread.join()
     assert not thread.is_alive()
