@@ -19,7 +19,7 @@ ROOMS = ("comparison", "rules", "experiment", "verdict")
 """Rooms whose statements are marked, and whose mutants can be run."""
 TESTS = (
     "tests/comparison", "tests/rules", "tests/verdict", "tests/experiment", "tests/check_cases", "tests/cli",
-    "tests/test_same_content.py",
+    "tests/test_same_content.py", "tests/catalogue",
 )  # fmt: skip
 """Tests that can kill a mutant of those rooms, those near to them first."""
 LONGEST_FILE_S = 300.0
