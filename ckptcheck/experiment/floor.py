@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes
 from ckptcheck.comparison.traces import Difference, compare_traces
-from ckptcheck.experiment.job import Job
+from ckptcheck.experiment.job import Errand
 from ckptcheck.experiment.laid import Laid, alike
 from ckptcheck.experiment.noise import FLOOR_FACTOR, NUMERIC
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed
@@ -190,7 +190,7 @@ class FloorPass:
                         wanted.setdefault(one.step, {})[one.item] = None
         return {step: list(items) for step, items in sorted(wanted.items())}
 
-    def captured(self, job: Job, step: int, moment: str) -> None:
+    def captured(self, job: Errand, step: int, moment: str) -> None:
         """Wait until every run that goes on has laid out a step; whoever comes last compares."""
         assert job.capture is not None
         with self._turn:
@@ -198,7 +198,7 @@ class FloorPass:
             self._settle()
             self._turn.wait_for(lambda: step not in self._arrived)
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: Errand) -> None:
         """Wait for this run no longer."""
         with self._turn:
             self._gone.add(self._of[job.name])

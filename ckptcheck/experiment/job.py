@@ -3,9 +3,47 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from ckptcheck.experiment.sections import Overlay
+
+
+class Errand(Protocol):
+    """What a worker process can be sent on."""
+
+    @property
+    def module(self) -> str:
+        """The module whose `main` does it, from the order's file and two descriptors."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Its name, which is that of its log too."""
+        ...
+
+    @property
+    def workdir(self) -> Path:
+        """A folder of its own."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """The last step, for who shows progress."""
+        ...
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether torch is told to be."""
+        ...
+
+    @property
+    def capture(self) -> Path | None:
+        """The folder in which captured moments are laid out, None where there are none."""
+        ...
+
+    def to_json(self) -> str:
+        """The order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +62,8 @@ class Job:
     `keeps` maps a step to the folder in which our own store keeps the whole live state after it and after its save.
     With `overlay`, what it chooses of the state kept in `overlay_from` is put back right after the load.
     """
+
+    module: ClassVar[str] = "ckptcheck.experiment.worker"
 
     name: str
     target: str

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes
-from ckptcheck.experiment.job import Job
+from ckptcheck.experiment.job import Errand
 from ckptcheck.experiment.laid import Laid, alike, measurable_at_load
 from ckptcheck.experiment.plan import Experiment, Resumed
 from ckptcheck.trace.items import LOAD, SAVED, Item
@@ -42,12 +42,12 @@ class LoadPass:
         path.write_text(json.dumps([{"step": self._run.step, "moment": moment, "items": items}]))
         self._experiment.again({name: (again, path)}, self._run.step, self, sources)
 
-    def captured(self, job: Job, step: int, moment: str) -> None:
+    def captured(self, job: Errand, step: int, moment: str) -> None:
         """Leave what was laid out where it lies: nobody waits for it."""
         assert job.capture is not None
         self._laid.append((job.capture, step, moment))
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: Errand) -> None:
         """Nobody waits."""
 
     def _compared(self, left: Laid, right: Laid) -> dict[tuple[int, Item], TensorDifference]:

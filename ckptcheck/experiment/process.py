@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from ckptcheck.errors import TargetError
-from ckptcheck.experiment.job import Job, Outcome
+from ckptcheck.experiment.job import Errand, Outcome
 from ckptcheck.progress import Progress
 
 LAST_LINES: Final = 12
@@ -28,10 +28,10 @@ GRACE_S: Final = 5.0
 class Lockstep(Protocol):
     """Who lets workers go on that wait for each other; called from several threads."""
 
-    def captured(self, job: Job, step: int, moment: str) -> None:
+    def captured(self, job: Errand, step: int, moment: str) -> None:
         """A worker has laid out a captured moment and goes on when this returns."""
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: Errand) -> None:
         """A worker has gone."""
 
 
@@ -57,17 +57,22 @@ class Started(Protocol):
         ...
 
 
-def start_fresh(order: Path, events: int, acks: int, log: IO[bytes], environment: Mapping[str, str]) -> Started:
-    """Start a new interpreter on a job: its own hash seed, addresses and generators, and a session of its own."""
+def start_fresh(
+    module: str, order: Path, pipes: tuple[int, int], log: IO[bytes], environment: Mapping[str, str]
+) -> Started:
+    """Start a new interpreter on a job: its own hash seed, addresses and generators, and a session of its own.
+
+    `pipes` are the descriptors to tell events on, and to read the answers to them from.
+    """
     # -P: the folder that the user stands in is no place to import from; a target's own folder is added by name.
-    command = [sys.executable, "-P", "-m", "ckptcheck.experiment.worker"]
+    command = [sys.executable, "-P", "-m", module]
     return subprocess.Popen(
-        [*command, str(order), str(events), str(acks)],
+        [*command, str(order), *map(str, pipes)],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
         env=environment,
-        pass_fds=(events, acks),
+        pass_fds=pipes,
         start_new_session=True,
     )
 
@@ -76,7 +81,7 @@ class Worker:
     """One worker process. `run` starts it and waits for its end."""
 
     def __init__(
-        self, job: Job, folder: Path, timeout_s: float, progress: Progress | None, threads: int | None
+        self, job: Errand, folder: Path, timeout_s: float, progress: Progress | None, threads: int | None
     ) -> None:
         self.job = job
         self._log = folder / f"{job.name}.log"
@@ -115,7 +120,7 @@ class Worker:
             environment.setdefault("OMP_NUM_THREADS", str(self._threads))
         if self.job.deterministic:
             environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        self._process = start_fresh(self._order, events, acks, log, environment)
+        self._process = start_fresh(self.job.module, self._order, (events, acks), log, environment)
 
     def _listen(self, events: int, acks: int, lockstep: Lockstep | None) -> bool:
         """Follow events until the worker closes its end; False when it was silent beyond the time limit."""
@@ -255,7 +260,7 @@ class Crew:
         self._progress = progress
         self.at_once = at_once
 
-    def run(self, jobs: Sequence[Job], lockstep: Lockstep | None = None) -> list[Outcome]:
+    def run(self, jobs: Sequence[Errand], lockstep: Lockstep | None = None) -> list[Outcome]:
         """Run jobs that do not depend on each other; their outcomes in the same order.
 
         With `lockstep` all of them run at once, since they wait for each other.

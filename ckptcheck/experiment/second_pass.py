@@ -11,7 +11,7 @@ from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes, count_beyond
 from ckptcheck.comparison.trace_pairs import TracePair
 from ckptcheck.comparison.traces import TraceDiff
-from ckptcheck.experiment.job import Job
+from ckptcheck.experiment.job import Errand
 from ckptcheck.experiment.laid import Laid, alike, measurable_at_load, measurable_in_steps
 from ckptcheck.experiment.plan import REFERENCE, Experiment, Resumed
 from ckptcheck.trace.file import Trace
@@ -73,7 +73,7 @@ class SecondPass:
         self._check_curve(again)
         return self._checked(again)
 
-    def captured(self, job: Job, step: int, moment: str) -> None:
+    def captured(self, job: Errand, step: int, moment: str) -> None:
         """Wait until both sides have laid out a step; whoever comes last compares."""
         side = self._left if job.name == self._new_names[self._left] else self._right
         assert job.capture is not None
@@ -87,7 +87,7 @@ class SecondPass:
             else:
                 self._turn.wait_for(lambda: step not in self._arrived or self._gone)
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: Errand) -> None:
         """Wait for this side no longer."""
         with self._turn:
             self._gone.add(job.name)

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,14 @@ def main(arguments: list[str]) -> int:
     """Do one job; 0 when it came to its end, 1 otherwise. Never raises for what the user's code does."""
     job = Job.from_json(Path(arguments[0]).read_text())
     teller = Teller(int(arguments[1]))
+    return carried_out(teller, lambda: Trial(job, teller, int(arguments[2])).run())
+
+
+def carried_out(teller: Teller, work: Callable[[], None]) -> int:
+    """Do the work and tell how it ended; 0 when it came to its end, 1 otherwise."""
     teller.at("start")
     try:
-        Trial(job, teller, int(arguments[2])).run()
+        work()
     except StoreError as error:  # the store's own word on a save or load that the target asked for
         teller.tell({"raised": str(error)})
         return 1
@@ -77,7 +83,7 @@ class Trial:
         import torch
 
         job, teller = self._job, self._teller
-        device = _device(torch, job.device)
+        device = device_of(torch, job.device)
         if job.deterministic:
             torch.use_deterministic_algorithms(True)
             torch.backends.cudnn.benchmark = False
@@ -177,7 +183,8 @@ class Trial:
             raise SystemExit("the checker has gone away")
 
 
-def _device(torch: Any, name: str) -> Any:
+def device_of(torch: Any, name: str) -> Any:
+    """The torch.device of a name. TargetError for one that is unknown, not there, or not checked on."""
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -5,6 +5,7 @@ of what a user sees start fresh interpreters. The generators that a fresh interp
 seeded anew in each fork.
 """
 
+import importlib
 import multiprocessing
 import os
 import subprocess
@@ -73,10 +74,12 @@ def serve() -> None:
         ensure_running()
 
 
-def start_forked(order: Path, events: int, acks: int, log: IO[bytes], environment: Mapping[str, str]) -> Forked:
+def start_forked(
+    module: str, order: Path, pipes: tuple[int, int], log: IO[bytes], environment: Mapping[str, str]
+) -> Forked:
     """Start a job in a fork of the server, in a session of its own."""
-    descriptors = [_Handed(number) for number in (events, acks, log.fileno())]
-    process = SERVER.Process(target=_child, args=(str(order), descriptors, dict(environment), str(Path.cwd())))
+    descriptors = [_Handed(number) for number in (*pipes, log.fileno())]
+    process = SERVER.Process(target=_child, args=(module, str(order), descriptors, dict(environment), str(Path.cwd())))
     process.start()
     return Forked(process)
 
@@ -95,7 +98,7 @@ def _received(handed: Any) -> int:
     return handed.detach()
 
 
-def _child(order: str, descriptors: list[int], environment: dict[str, str], folder: str) -> None:
+def _child(module: str, order: str, descriptors: list[int], environment: dict[str, str], folder: str) -> None:
     os.setsid()
     events, acks, log = descriptors
     os.dup2(log, 1)
@@ -111,9 +114,7 @@ def _child(order: str, descriptors: list[int], environment: dict[str, str], fold
     random.seed()
     numpy.random.seed()
     torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", "1")))
-    from ckptcheck.experiment.worker import main
-
-    code = main([order, str(events), str(acks)])
+    code = importlib.import_module(module).main([order, str(events), str(acks)])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
