@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from ckptcheck.finding import Result
 from ckptcheck.garbage import no_garbage_search
@@ -61,18 +61,10 @@ def verify(
 
 
 def save(
-    target: str,
-    *,
-    steps: int,
-    output: Path | str,
-    trace: Path | str | None = None,
-    store: bool = False,
-    device: str = "cpu",
-    seed: int = 0,
-    digest: str | None = None,
-    timeout_s: float = 600.0,
+    target: str, *, steps: int, output: Path | str, trace: Path | str | None = None, store: bool = False,
+    device: str = "cpu", seed: int = 0, digest: str | None = None, timeout_s: float = 600.0,
     progress: Progress | None = None,
-) -> Result:
+) -> Result:  # fmt: skip
     """Train `target` for `steps` steps and save its training state into the new folder `output`.
 
     With `trace` the steps are recorded into that folder; `store` forces the tool's own store. Raises OutputError
@@ -260,6 +252,41 @@ def inspect(
 
     listed = names_in(Path(names)) if isinstance(names, Path | str) else names
     return inspect_checkpoint(Path(path), listed, digests=digests, progress=progress)
+
+
+def probe(
+    subject: str = "",
+    *,
+    arguments: Mapping[str, Any] = NOTHING,
+    exact: bool = False,
+    baseline: Path | str | None = None,
+    freeze: Mapping[str, str] = NOTHING,
+    device: str = "cpu",
+    seed: int = 0,
+    steps: int = 20,
+    timeout_s: float = 600.0,
+    select: Sequence[str] = ("CK",),
+    ignore: Sequence[str] = (),
+    fail_on: str = "error",
+    progress: Progress | None = None,
+) -> Result:
+    """Show by real steps what an optimizer makes of a parameter whose gradient is none, zero or not.
+
+    `subject` is a class of torch.optim, "path/to/file.py:Class", "package.module:Class", a target, or "all" for every
+    class of torch.optim; it may be left out with `exact`, which shows nine transitions in fractions and in float64
+    steps. `arguments` go to the constructor. `baseline` is the saved JSON of an earlier probe. A target makes `steps`
+    real steps, and `freeze` maps globs over its parameters to the contracts that they shall keep.
+    Raises UsageError for options that do not go together, TargetError for what is no optimizer and no target or cannot
+    be made, RunFailedError where a target's training does not come to its end.
+    """
+    from ckptcheck.verdict.asking import check_freeze
+    from ckptcheck.verdict.probing import ProbeQuestion, probe_contracts
+
+    question = ProbeQuestion(
+        subject, dict(arguments), exact, Path(baseline) if baseline else None, check_freeze(freeze), device, seed,
+        steps, timeout_s, tuple(select), tuple(ignore), fail_on,
+    )  # fmt: skip
+    return probe_contracts(question, progress)
 
 
 def demo(*, progress: Progress | None = None) -> tuple[Result, Result]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import click
 
@@ -153,6 +153,25 @@ class Verbs(Protocol):
         self, path: Path, *, names: Path | None = None, digests: bool = False, progress: Progress | None = None
     ) -> Result:
         """Say what is in a checkpoint."""
+
+    def probe(
+        self,
+        subject: str = "",
+        *,
+        arguments: Mapping[str, Any] = {},
+        exact: bool = False,
+        baseline: Path | None = None,
+        freeze: Mapping[str, str] = {},
+        device: str = "cpu",
+        seed: int = 0,
+        steps: int = 20,
+        timeout_s: float = 600.0,
+        select: Sequence[str] = ("CK",),
+        ignore: Sequence[str] = (),
+        fail_on: str = "error",
+        progress: Progress | None = None,
+    ) -> Result:
+        """Probe an optimizer's contract."""
 
     def demo(self, *, progress: Progress | None = None) -> tuple[Result, Result]:
         """Run a clean resume and a broken one."""

@@ -2,6 +2,7 @@
 
 import math
 import re
+from ast import literal_eval
 from pathlib import Path
 from typing import Any, Final
 
@@ -143,6 +144,17 @@ def interruption(value: str) -> str:
         counted = "; steps are counted from 1" if re.fullmatch(r"\w+@0+", value) else ""
         raise click.BadParameter(f"{value!r} is not SIGNAL@STEP, such as TERM@7{counted}")
     return value
+
+
+def argument(value: str) -> tuple[str, Any]:
+    """Read NAME=VALUE, the value as Python writes numbers, strings, tuples and the like, else as text."""
+    name, equals, text = value.partition("=")
+    if not equals or not name.isidentifier():
+        raise click.BadParameter(f"{value!r} is not NAME=VALUE, such as lr=0.1")
+    try:
+        return name, literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return name, text
 
 
 def setting(value: str) -> tuple[str, str]:

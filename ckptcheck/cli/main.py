@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "inspect": "ckptcheck.cli.inspect",
     "check": "ckptcheck.cli.check",
     "diff": "ckptcheck.cli.diff",
+    "probe": "ckptcheck.cli.probe",
 }
 """Command by name: the module that holds it under the name `command`."""
 CHECKPOINTS: Final = ("inspect", "check", "diff")

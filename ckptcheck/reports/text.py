@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ckptcheck.finding import Result, Verdict
-from ckptcheck.reports import checked, contents, curves, differences, distances, recorded, words
+from ckptcheck.reports import checked, contents, curves, differences, distances, probed, recorded, words
 from ckptcheck.reports.bisected import bisected
 from ckptcheck.reports.commands import commands, not_seen, saved_later
 from ckptcheck.reports.findings import other_findings, without_effect
@@ -24,6 +24,7 @@ _BODIES: Final[Mapping[str, Callable[[Sheet, Result, Page], None]]] = {
     "diff": differences.body,
     "check": checked.body,
     "record": recorded.body,
+    "probe": probed.body,
 }
 """Command to what it says below the headline; the others tell of a trajectory."""
 _WITHOUT_VERDICT: Final = frozenset({"inspect", "record"})

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from ckptcheck.rules import files
+from ckptcheck.rules.contracts.table import CONTRACT_RULES
 from ckptcheck.rules.loads.table import LOAD_RULES
 from ckptcheck.rules.pairs.table import PAIR_RULES
 from ckptcheck.rules.rule import Rule
@@ -13,6 +14,7 @@ from ckptcheck.rules.stored.table import STORED_RULES
 
 RULES: Final[tuple[Rule[Any], ...]] = (
     *files.RULES, *STORED_RULES, *LOAD_RULES, *PAIR_RULES, *SERIES_RULES, *RUN_RULES, *LATER_RULES,
+    *CONTRACT_RULES,
 )  # fmt: skip
 """All rules; a code comes once for each kind of subject that it is judged over."""
 

@@ -1,0 +1,54 @@
+"""One subject through all that the lab has: variants, implementations, scenarios."""
+
+from collections.abc import Iterator, Mapping
+
+from ckptcheck.errors import TargetError
+from ckptcheck.experiment.raised import one_line
+from ckptcheck.lab.bench import Bench
+from ckptcheck.lab.contract import Contracts, Row
+from ckptcheck.lab.scenarios.table import OF_EVERY_VARIANT, OF_THE_DEFAULTS, Scenario
+from ckptcheck.lab.subject import Subject
+from ckptcheck.lab.variants import VARIANTS, implementations_of, variants_of
+
+
+def probed(subject: Subject, device: str) -> Contracts:
+    """All rows of a subject. TargetError where it cannot be made with its arguments."""
+    defaults = _defaults(subject, device)
+    rows: list[Row] = []
+    for variant in variants_of(subject, defaults):
+        for implementation in implementations_of(subject):
+            bench = Bench(subject, variant, implementation, device)
+            if _works(bench):
+                rows += _rows(bench, OF_EVERY_VARIANT if variant.name else {**OF_EVERY_VARIANT, **OF_THE_DEFAULTS})
+    return Contracts(tuple(rows))
+
+
+def _defaults(subject: Subject, device: str) -> dict[str, object]:
+    """The hyperparameters that it has by itself."""
+    bench = Bench(subject, VARIANTS[0], device=device)
+    try:
+        made = bench.optimizer(bench.parameters().values())
+    except Exception as error:
+        raise TargetError(
+            f"{subject.name} cannot be made: {one_line(error)}; give its arguments by --arg, such as --arg lr=0.1"
+        ) from error
+    return {key: value for key, value in made.param_groups[0].items() if key != "params"}
+
+
+def _works(bench: Bench) -> bool:
+    """Whether an implementation is there for this device at all: "for" always is."""
+    if bench.implementation == "for":
+        return True
+    try:
+        bench.twin(history=1)
+    except Exception:  # noqa: BLE001  whatever it says, it is not there
+        return False
+    return True
+
+
+def _rows(bench: Bench, scenarios: Mapping[str, Scenario]) -> Iterator[Row]:
+    for name, scenario in scenarios.items():
+        try:
+            yield from scenario(bench)
+        except Exception as error:  # noqa: BLE001  the optimizer may be the user's own
+            yield bench.failed(name, error)

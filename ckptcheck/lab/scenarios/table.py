@@ -1,0 +1,20 @@
+"""The visible table of scenarios: a new one is a function and a line."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from ckptcheck.lab.bench import Bench
+from ckptcheck.lab.contract import Row
+from ckptcheck.lab.scenarios.gradients import learning_rate_zero, with_history, without_history
+
+Scenario = Callable[[Bench], Iterator[Row]]
+"""Yields the rows of a case; one that an optimizer has no use for yields none."""
+
+OF_EVERY_VARIANT: Final[Mapping[str, Scenario]] = {
+    "history": with_history,
+    "no-history": without_history,
+    "lr-zero": learning_rate_zero,
+}
+"""Tried with all hyperparameters and in all implementations."""
+OF_THE_DEFAULTS: Final[Mapping[str, Scenario]] = {}
+"""Tried with the defaults only, in all implementations."""

@@ -1,0 +1,1 @@
+"""The rules over what a probe found out."""

@@ -1,0 +1,150 @@
+"""A probe: what optimizers make of gradients that are none, zero or not, by real steps in a process of its own."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from ckptcheck.errors import OutputError, RunFailedError, UsageError
+from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, Result, Verdict
+from ckptcheck.lab.contract import Contracts
+from ckptcheck.lab.job import ProbeJob
+from ckptcheck.progress import Progress
+from ckptcheck.verdict.asking import check_freeze
+
+ALL: Final = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeQuestion:
+    """What is asked of a probe.
+
+    `subject` is an optimizer or a target, "all" for every class of torch.optim, "" where only the exact transitions
+    are asked for. `arguments` go to the constructor; `steps` are those of a target.
+    """
+
+    subject: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    exact: bool = False
+    baseline: Path | None = None
+    freeze: Mapping[str, str] = field(default_factory=dict)
+    device: str = "cpu"
+    seed: int = 0
+    steps: int = 20
+    timeout_s: float = 600.0
+    select: tuple[str, ...] = ("CK",)
+    ignore: tuple[str, ...] = ()
+    fail_on: str = "error"
+
+
+def probe_contracts(question: ProbeQuestion, progress: Progress | None = None) -> Result:
+    """Make the steps, and judge what came of them.
+
+    Raises TargetError for what is no optimizer and no target or cannot be made, UsageError for what does not go
+    together, RunFailedError where the process did not come to its end.
+    """
+    from ckptcheck.rules.contracts.table import CONTRACT_RULES, WHY_NOT
+    from ckptcheck.rules.rule import chosen, judged
+
+    check_freeze(question.freeze)
+    if not question.subject and not question.exact:
+        raise UsageError("nothing to probe: name an optimizer or a target, or give --all or --exact")
+    found = _made(question, progress)
+    findings, not_judged = judged(chosen(CONTRACT_RULES, question.select, question.ignore), found, WHY_NOT)
+    return Result(
+        command="probe",
+        verdict=_verdict(found, findings, question),
+        compared=_compared(found),
+        findings=tuple(findings),
+        not_judged=tuple(not_judged),
+        environment=dict(found.rows[0].versions) if found.rows else {},
+        parts=_parts(question, found),
+    )
+
+
+def _made(question: ProbeQuestion, progress: Progress | None) -> Contracts:
+    from ckptcheck.experiment.process import Crew
+
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="ckptcheck-")).resolve()
+    except OSError as error:
+        raise OutputError(f"no temporary folder can be made ({error}); set TMPDIR to one with room") from error
+    try:
+        jobs = [_job(question, folder, share) for share in _shares(question)]
+        outcomes = Crew(folder, question.timeout_s, progress, at_once=len(jobs)).run(jobs)
+        for outcome in outcomes:
+            if outcome.status != "ended":
+                said = f"the probe of {question.subject!r} {outcome.status}: {outcome.error}"
+                raise RunFailedError(said, outcome.last_lines)
+        return joined([Contracts.of_json(json.loads(job.output.read_text())) for job in jobs])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _shares(question: ProbeQuestion) -> list[tuple[int, int]]:
+    """Two processes share all classes on a CPU; a GPU is one process's."""
+    return [(0, 2), (1, 2)] if question.subject == ALL and question.device == "cpu" else [(0, 1)]
+
+
+def _job(question: ProbeQuestion, folder: Path, share: tuple[int, int]) -> ProbeJob:
+    name = f"probe-{share[0]}"
+    subjects = (question.subject,) if question.subject else ()
+    return ProbeJob(
+        name, subjects, folder / f"{name}.json", folder / name, question.arguments, question.device, question.seed,
+        question.exact and share[0] == 0, question.freeze, question.steps, share,
+    )  # fmt: skip
+
+
+def joined(parts: Sequence[Contracts]) -> Contracts:
+    """What several processes found out, as one, by the name of the optimizer."""
+    whole = Contracts(
+        tuple(one for part in parts for one in part.rows),
+        tuple(one for part in parts for one in part.implementations),
+        tuple(one for part in parts for one in part.exact),
+        tuple(one for part in parts for one in part.keeping),
+        tuple(one for part in parts for one in part.freezing),
+    )
+    if len(parts) == 1:
+        return whole
+    return replace(
+        whole,
+        rows=tuple(sorted(whole.rows, key=lambda one: one.optimizer)),
+        implementations=tuple(sorted(whole.implementations, key=lambda one: one.optimizer)),
+        keeping=tuple(sorted(whole.keeping, key=lambda one: one.optimizer)),
+    )
+
+
+def _compared(found: Contracts) -> Compared:
+    """Steps that were looked at, parameters and entries of state of the rows."""
+    entries = {(*row.case[:3], row.parameter, key) for row in found.rows for key in row.after if key != "param"}
+    parameters = {(row.optimizer, row.parameter) for row in found.rows}
+    steps = len(found.rows) + len(found.implementations) + len(found.exact) + sum(one.steps for one in found.freezing)
+    return Compared(steps=steps, parameters=len(parameters), state_tensors=len(entries))
+
+
+def _verdict(found: Contracts, findings: Sequence[Finding], question: ProbeQuestion) -> Verdict:
+    """Fail by severity, by a transition that does not hold and by a contract that is not kept."""
+    broken = any(not one.passed for one in found.exact) or any(
+        one.name == "present" and one.keeps is False for one in found.freezing
+    )
+    if broken or any(one.severity in FAIL_ON[question.fail_on] for one in findings):
+        return Verdict.FAIL
+    return Verdict.PASS if found.rows or found.exact or found.freezing else Verdict.INCONCLUSIVE
+
+
+def _parts(question: ProbeQuestion, found: Contracts) -> dict[str, Json]:
+    """What the result says beside the frame; parts that were not asked for are left out."""
+    told: dict[str, Json] = {
+        "subject": question.subject or None,
+        "contract": [one.to_json() for one in found.rows],
+        "implementations": [one.to_json() for one in found.implementations],
+        "keeping": [one.to_json() for one in found.keeping],
+    }
+    if found.exact:
+        told["exact"] = [one.to_json() for one in found.exact]
+    if found.freezing:
+        told["freezing"] = [one.to_json() for one in found.freezing]
+    return told
