@@ -21,15 +21,15 @@ class Variant:
 
 VARIANTS: Final[tuple[Variant, ...]] = (
     Variant(""),
-    Variant("no weight_decay", {"weight_decay": 0.0}),
-    Variant("weight_decay", {"weight_decay": DECAY}),
+    Variant("no decay", {"weight_decay": 0.0}),
+    Variant("decay", {"weight_decay": DECAY}),
     Variant("momentum", {"momentum": 0.9}),
-    Variant("momentum, weight_decay", {"momentum": 0.9, "weight_decay": DECAY}),
+    Variant("momentum, decay", {"momentum": 0.9, "weight_decay": DECAY}),
     Variant("nesterov", {"momentum": 0.9, "nesterov": True}),
     Variant("dampening", {"momentum": 0.9, "dampening": 0.5}),
     Variant("amsgrad", {"amsgrad": True}),
     Variant("centered", {"centered": True}),
-    Variant("decoupled_weight_decay", {"weight_decay": DECAY, "decoupled_weight_decay": True}),
+    Variant("decoupled decay", {"weight_decay": DECAY, "decoupled_weight_decay": True}),
     Variant("maximize", {"maximize": True}),
     Variant("differentiable", {"differentiable": True}),
 )

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ckptcheck.finding import Result, Verdict
-from ckptcheck.reports import checked, contents, differences, recorded, words
+from ckptcheck.reports import checked, contents, differences, probed, recorded, words
 
 _OF_COMMAND: Final[Mapping[str, Callable[[Result], str]]] = {
     "inspect": contents.headline,
     "diff": differences.headline,
     "check": checked.headline,
     "record": recorded.headline,
+    "probe": probed.headline,
 }
 
 
