@@ -43,7 +43,7 @@ def load_factory(target: str) -> Callable[[Context], Any]:
     Raises TargetError where the module or the factory is not there.
     """
     place, name = split_target(target)
-    module = _import_file(Path(place)) if is_file(place) else _import_module(place)
+    module = import_place(place)
     factory = getattr(module, name, None)
     if factory is None:
         offered = [key for key, value in vars(module).items() if callable(value) and key.startswith("build")]
@@ -54,6 +54,11 @@ def load_factory(target: str) -> Callable[[Context], Any]:
     if not callable(factory):
         raise TargetError(f"{name!r} of the target {target!r} is a {type(factory).__name__}, not a function of ctx")
     return factory  # type: ignore[no-any-return]
+
+
+def import_place(place: str) -> ModuleType:
+    """Import the file or the module that a target's first part names. What its own code raises passes through."""
+    return _import_file(Path(place)) if is_file(place) else _import_module(place)
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -1,6 +1,6 @@
 """The nouns of the lab: what one step made of one parameter, and what else a probe found out. Torch is not needed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
@@ -242,3 +242,13 @@ class Contracts:
             tuple(Keeping.of_json(one) for one in values["keeping"]),
             tuple(Way.of_json(one) for one in values["freezing"]),
         )
+
+
+def joined(parts: Sequence[Contracts], *, in_order: bool = False) -> Contracts:
+    """Several as one, `in_order` of the optimizers' names."""
+    names = ("rows", "implementations", "exact", "keeping", "freezing")
+    whole = {name: [one for part in parts for one in getattr(part, name)] for name in names}
+    if in_order:
+        for name in ("rows", "implementations", "keeping"):
+            whole[name].sort(key=lambda one: str(one.optimizer))
+    return Contracts(**{name: tuple(found) for name, found in whole.items()})

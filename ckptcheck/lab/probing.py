@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from ckptcheck.errors import TargetError
-from ckptcheck.experiment.raised import one_line
+from ckptcheck.lab.asked import made_or_refused
 from ckptcheck.lab.bench import Bench
 from ckptcheck.lab.contract import Contracts, Row
 from ckptcheck.lab.scenarios.table import OF_EVERY_VARIANT, OF_THE_DEFAULTS, Scenario
@@ -26,12 +25,7 @@ def probed(subject: Subject, device: str) -> Contracts:
 def _defaults(subject: Subject, device: str) -> dict[str, object]:
     """The hyperparameters that it has by itself."""
     bench = Bench(subject, VARIANTS[0], device=device)
-    try:
-        made = bench.optimizer(bench.parameters().values())
-    except Exception as error:
-        raise TargetError(
-            f"{subject.name} cannot be made: {one_line(error)}; give its arguments by --arg, such as --arg lr=0.1"
-        ) from error
+    made = made_or_refused(subject, lambda: bench.optimizer(bench.parameters().values()))
     return {key: value for key, value in made.param_groups[0].items() if key != "params"}
 
 

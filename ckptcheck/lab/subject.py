@@ -23,7 +23,7 @@ class Subject:
 
     def takes(self, argument: str) -> bool:
         """Whether it has an argument of this name."""
-        return argument in _parameters(self.make)
+        return argument in parameters_of(self.make)
 
     @property
     def sparse(self) -> bool:
@@ -54,18 +54,19 @@ def torch_subject(name: str, arguments: Mapping[str, Any]) -> Subject:
     if name not in classes:
         folded = {one.lower(): one for one in classes}
         near = get_close_matches(name.lower(), folded, n=1)
-        hint = f"did you mean {folded[near[0]]}?" if near else f"it has {', '.join(classes)}"
-        raise TargetError(f"torch.optim has no class {name!r}: {hint} Else {HOW_TO_NAME}")
+        hint = f"did you mean {folded[near[0]]}" if near else f"it has {', '.join(classes)}"
+        raise TargetError(f"torch.optim has no class {name!r}: {hint}; {HOW_TO_NAME}")
     return Subject(name, classes[name], arguments)
 
 
 def step_needs_closure(optimizer: Any) -> bool:
     """Whether `step` cannot be called without a closure."""
-    closure = _parameters(optimizer.step).get("closure")
+    closure = parameters_of(optimizer.step).get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
 
-def _parameters(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def parameters_of(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters that something callable takes; none where that cannot be known."""
     try:
         return inspect.signature(called).parameters
     except (TypeError, ValueError):

@@ -21,6 +21,7 @@ _CELLS: Final = (
 """Title of a column, and the scenario and gradient that it shows."""
 _HEAD: Final = ("Optimizer", *(title for title, _, _ in _CELLS), "State that zeros move")
 _NAMES: Final = 3
+_NOT_TRIED: Final = "-"
 _LIKE_THE_DEFAULTS: Final = frozenset({"maximize", "differentiable"})
 """Variants that are no news where they move what another one of the same optimizer moves."""
 
@@ -101,6 +102,8 @@ def _table(rows: Sequence[Entry], full: bool) -> list[list[str]]:
     for (name, variant, parameter), by_implementation in cases.items():
         called = ", ".join(filter(None, (f"{name} {parameter}" if several else name, variant)))
         found = {implementation: _cells(cells) for implementation, cells in by_implementation.items()}
+        if all(cell == _NOT_TRIED for cells in found.values() for cell in cells[:-1]):
+            continue  # it is told among the scenarios
         alike = len({tuple(cells) for cells in found.values()}) == 1
         if not full and alike and variant in _LIKE_THE_DEFAULTS and next(iter(found.values())) in plain.get(name, ()):
             continue
@@ -112,7 +115,7 @@ def _table(rows: Sequence[Entry], full: bool) -> list[list[str]]:
 
 def _cells(told: Sequence[Sequence[str]]) -> list[str]:
     by_case = {(scenario, grad): (cell, state) for scenario, grad, cell, state in told}
-    cells = [by_case.get((scenario, grad), ("-", ""))[0] for _, scenario, grad in _CELLS]
+    cells = [by_case.get((scenario, grad), (_NOT_TRIED, ""))[0] for _, scenario, grad in _CELLS]
     return [*cells, by_case.get(("history", "zero"), ("", ""))[1]]
 
 

@@ -142,7 +142,7 @@ def freezing(sheet: Sheet, result: Result, full: bool) -> None:
         present = next((one for one in ways if one.get("name") == "present"), None)
         if present is not None:
             sheet.row("Frozen", _present(present), lead=f"{pattern} = {contract}: ")
-        label = "Would keep it"
+        label = "Keeps it"
         for one in ways:
             if one is present or not (full or one.get("keeps")):
                 continue

@@ -4,13 +4,13 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from ckptcheck.errors import OutputError, RunFailedError, UsageError
 from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, Result, Verdict
-from ckptcheck.lab.contract import Contracts
+from ckptcheck.lab.contract import Contracts, joined
 from ckptcheck.lab.job import ProbeJob
 from ckptcheck.progress import Progress
 from ckptcheck.verdict.asking import check_freeze
@@ -79,7 +79,7 @@ def _made(question: ProbeQuestion, progress: Progress | None) -> Contracts:
             if outcome.status != "ended":
                 said = f"the probe of {question.subject!r} {outcome.status}: {outcome.error}"
                 raise RunFailedError(said, outcome.last_lines)
-        return joined([Contracts.of_json(json.loads(job.output.read_text())) for job in jobs])
+        return joined([Contracts.of_json(json.loads(job.output.read_text())) for job in jobs], in_order=len(jobs) > 1)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -96,25 +96,6 @@ def _job(question: ProbeQuestion, folder: Path, share: tuple[int, int]) -> Probe
         name, subjects, folder / f"{name}.json", folder / name, question.arguments, question.device, question.seed,
         question.exact and share[0] == 0, question.freeze, question.steps, share,
     )  # fmt: skip
-
-
-def joined(parts: Sequence[Contracts]) -> Contracts:
-    """What several processes found out, as one, by the name of the optimizer."""
-    whole = Contracts(
-        tuple(one for part in parts for one in part.rows),
-        tuple(one for part in parts for one in part.implementations),
-        tuple(one for part in parts for one in part.exact),
-        tuple(one for part in parts for one in part.keeping),
-        tuple(one for part in parts for one in part.freezing),
-    )
-    if len(parts) == 1:
-        return whole
-    return replace(
-        whole,
-        rows=tuple(sorted(whole.rows, key=lambda one: one.optimizer)),
-        implementations=tuple(sorted(whole.implementations, key=lambda one: one.optimizer)),
-        keeping=tuple(sorted(whole.keeping, key=lambda one: one.optimizer)),
-    )
 
 
 def _compared(found: Contracts) -> Compared:
