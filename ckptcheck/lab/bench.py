@@ -65,6 +65,10 @@ class Twin:
         else:
             self.optimizer.step()
 
+    def catch_up(self, steps: int) -> None:
+        """Take so many steps for made: the next gradients are those that follow them."""
+        self._made = steps
+
     def train(self, steps: int, **presence: str) -> None:
         """Give gradients and step, so many times."""
         for _ in range(steps):

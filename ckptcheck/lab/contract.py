@@ -100,6 +100,7 @@ class Agreement:
         state_ulp: key to the greatest distance in ULP of entries that differ.
         same_contract: whether the last step changed the same things; None where one of the two raised.
         raised: what it raised, in one line; such an implementation is not there for this optimizer.
+        update: the greatest change of a value over all the steps, which a distance is held against.
     """
 
     optimizer: str
@@ -113,6 +114,7 @@ class Agreement:
     state_ulp: Mapping[str, Json] = field(default_factory=dict)
     same_contract: bool | None = None
     raised: str = ""
+    update: float | None = None
 
     def to_json(self) -> dict[str, Json]:
         """As schema 1 has it."""

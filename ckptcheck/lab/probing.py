@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
+from ckptcheck.lab.agreement import agreements
 from ckptcheck.lab.asked import made_or_refused
 from ckptcheck.lab.bench import Bench
 from ckptcheck.lab.contract import Contracts, Row
+from ckptcheck.lab.keeping import keeping
 from ckptcheck.lab.scenarios.table import OF_EVERY_VARIANT, OF_THE_DEFAULTS, Scenario
 from ckptcheck.lab.subject import Subject
 from ckptcheck.lab.variants import VARIANTS, implementations_of, variants_of
@@ -14,12 +16,15 @@ def probed(subject: Subject, device: str) -> Contracts:
     """All rows of a subject. TargetError where it cannot be made with its arguments."""
     defaults = _defaults(subject, device)
     rows: list[Row] = []
-    for variant in variants_of(subject, defaults):
+    variants = list(variants_of(subject, defaults))
+    for variant in variants:
         for implementation in implementations_of(subject):
             bench = Bench(subject, variant, implementation, device)
             if _works(bench):
                 rows += _rows(bench, OF_EVERY_VARIANT if variant.name else {**OF_EVERY_VARIANT, **OF_THE_DEFAULTS})
-    return Contracts(tuple(rows))
+    computed = [one for one in variants if one.hyperparameters.get("differentiable")]  # they cannot be reloaded
+    kept = tuple(keeping(Bench(subject, one, device=device)) for one in variants if one not in computed)
+    return Contracts(tuple(rows), implementations=tuple(agreements(subject, variants, device)), keeping=kept)
 
 
 def _defaults(subject: Subject, device: str) -> dict[str, object]:

@@ -49,6 +49,10 @@ def _probe(job: ProbeJob, teller: Teller) -> None:
             found.append(probed(subject, job.device))
         else:
             found.append(_of_target(subject, device, job, teller))
+    if job.exact:
+        from ckptcheck.lab.exact import transitions
+
+        found.append(Contracts(exact=tuple(transitions(job.device))))
     job.output.write_text(json.dumps(joined(found).to_json()))
 
 

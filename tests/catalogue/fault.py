@@ -117,6 +117,11 @@ class Score:
         return f" [{', '.join(words)}]" if words else ""
 
 
+def where_updates_part(training: Training) -> str:
+    """The stage in which one more update shows first: a gradient that is scaled is unscaled for it."""
+    return "grad" if training.spec.amp == "fp16" else "scaler"
+
+
 def combined(parts: Sequence[Expected], spec: Spec) -> Expected:
     """What must be said of several faults at once: the first in time is the cause, and all others are named."""
 

@@ -135,7 +135,8 @@ def accumulated_gradients_lost(case: Case) -> Iterator[Evidence]:
     if case.load is None or case.trajectory is None or case.other_step is not None:
         return
     missed = {one.item.name for one in case.trajectory.differences if one.stage == "grad" and one.step == case.step + 1}
-    lost = [one.name for one in case.loaded("grad") if one.name in missed and not _used_up(case, one)]
+    both = case.load.left.parameters.keys() & case.load.right.parameters.keys()  # one that was tied has other names
+    lost = [one.name for one in case.loaded("grad") if one.name in missed & both and not _used_up(case, one)]
     if lost and (case.reaches("grad") or _window_is_open(case)):
         added = all(case.load.left.parameters[name].presence == "none" for name in lost)
         which = count(lost, "parameter")

@@ -139,7 +139,8 @@ def frozen_state_dropped(case: Case) -> Iterator[Evidence]:
     if case.load is None:
         return
     for one in case.bound:
-        frozen = [name for name in one.missing if case.load.left.parameters[name].requires_grad is False]
+        held = {name: case.load.left.parameters.get(name) for name in one.missing}  # None: the model holds it nowhere
+        frozen = [name for name, live in held.items() if live is not None and live.requires_grad is False]
         if frozen and not one.none_loaded and case.other_step is None:
             yield Evidence(
                 f"{count(frozen, 'frozen parameter')} lost optimizer state in the load: {names(frozen)}",

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import torch
 
-from tests.catalogue.fault import Expected, Fault
+from tests.catalogue.fault import Expected, Fault, where_updates_part
 from tests.catalogue.training import Training
 
 FAMILY: Final = "accumulation"
@@ -142,7 +142,7 @@ FAULTS: Final = (
         family=FAMILY,
         reports=("accum",),
         inject=_window_of_the_process,
-        expect=lambda training: Expected(("CK612",), step=training.spec.at + 1, stages=("scaler",)),
+        expect=lambda training: Expected(("CK612",), step=training.spec.at + 1, stages=(where_updates_part(training),)),
         specs=OPEN,
     ),
 )

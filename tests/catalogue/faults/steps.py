@@ -6,7 +6,7 @@ from typing import Final
 
 import torch
 
-from tests.catalogue.fault import Expected, Fault
+from tests.catalogue.fault import Expected, Fault, where_updates_part
 from tests.catalogue.training import BATCH, SAMPLES, Checkpoint, Training
 
 FAMILY: Final = "steps"
@@ -126,7 +126,8 @@ def _rests(training: Training) -> Expected:
 
 
 def _updates(training: Training) -> Expected:
-    return Expected(("CK612",), step=_first_update(training), stages=("scaler",), says=("updates",))
+    stages = (where_updates_part(training),)
+    return Expected(("CK612",), step=_first_update(training), stages=stages, says=("updates",))
 
 
 FAULTS: Final = (
