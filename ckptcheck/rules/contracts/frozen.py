@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ckptcheck.finding import Place, Severity
+from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.lab.contract import NONE, Contracts, Way
-from ckptcheck.rules.contracts.gradients import called, what_moved
+from ckptcheck.rules.contracts.gradients import KNOWN, called, what_moved
 from ckptcheck.rules.rule import Evidence, Rule, also, rule
 from ckptcheck.rules.runs.frozen import gradient_on_frozen_parameter
 
@@ -24,7 +24,8 @@ def frozen_parameter_stepped(found: Contracts) -> Iterator[Evidence]:
     Fix: give a frozen parameter no gradient at all, or keep it out of the groups; `probe TARGET --freeze` tries which
     way keeps the contract.
     Limits: of an optimizer by itself it is judged with `requires_grad=False` and a gradient that is none; a stale or
-    zeroed gradient is stepped by every optimizer of torch, and is told as a case of its own.
+    zeroed gradient is stepped by every optimizer of torch, and is told as a case of its own. LBFGS does so with none too;
+    that is known, and a warning.
     """
     told: set[tuple[str, str, str]] = set()
     for row in found.rows:
@@ -37,7 +38,9 @@ def frozen_parameter_stepped(found: Contracts) -> Iterator[Evidence]:
             Place(parameter=row.parameter),
             {"optimizer": row.optimizer, "variant": row.variant, "param_changed": row.param_changed,
              "state_changed": [*row.state_changed], "before": dict(row.before), "after": dict(row.after)},
-            "leave parameters whose grad is None out of the step, as the optimizers of torch do",
+            "keep frozen parameters out of its groups" if row.optimizer in KNOWN
+            else "leave parameters whose grad is None out of the step, as the optimizers of torch do",
+            Severity.WARNING if row.optimizer in KNOWN else None,
         )  # fmt: skip
     yield from (_broken(found, way) for way in _present(found) if way.contract != "no-grad")
 
@@ -57,11 +60,11 @@ def _broken(found: Contracts, way: Way) -> Evidence:
     asked = way.pattern, way.contract
     keeping = [one.name for one in found.freezing if (one.pattern, one.contract) == asked and one.keeps]
     fix = f"freeze by: {keeping[0]}" if keeping else "no way of freezing that was tried keeps the contract"
-    numbers = {"pattern": way.pattern, "contract": way.contract, "would_keep": [*keeping], **way.evidence}
+    numbers: dict[str, Json] = {"pattern": way.pattern, "contract": way.contract, "would_keep": [*keeping]}
     return Evidence(
         f"{way.parameter} is under contract {way.contract!r}, which is broken in step {way.broken_at}: {way.broken_by}",
         Place(parameter=way.parameter, step=way.broken_at),
-        numbers,
+        {**numbers, **way.evidence},
         fix,
     )
 

@@ -28,15 +28,11 @@ def implementations_disagree(found: Contracts) -> Iterator[Evidence]:
             continue
         told.add(key)
         called = f"{one.optimizer} ({one.variant})" if one.variant else one.optimizer
-        what = (
-            "changes other things"
-            if one.same_contract is False
-            else f"is {one.max_abs:.1e} away after {one.steps} steps"
-        )
+        other = f"the {one.implementation} implementation of {called}"
         yield Evidence(
-            f"the {one.implementation} implementation of {called} {what} than the loop over parameters"
+            f"{other} changes other things than the loop over parameters"
             if one.same_contract is False
-            else f"the {one.implementation} implementation of {called} {what} from the loop over parameters",
+            else f"{other} is {one.max_abs:.1e} away from the loop over parameters after {one.steps} steps",
             Place(),
             {"optimizer": one.optimizer, "variant": one.variant, "implementation": one.implementation,
              "gradient": one.grad, "same_contract": one.same_contract, "max_abs": one.max_abs, "max_ulp": one.max_ulp,
