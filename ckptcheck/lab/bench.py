@@ -4,6 +4,7 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -19,6 +20,7 @@ from ckptcheck.lab.variants import LEARNING_RATE, Variant, arguments_of
 HISTORY: Final = 5
 """Steps with gradients that a twin has behind it."""
 SEED: Final = 20
+NO_FACTS: Final[Mapping[str, Json]] = MappingProxyType({})
 _SHAPES: Final = {"p": (2, 3), "q": (3, 2)}
 """The parameter that is looked at, and one beside it that always has a gradient."""
 
@@ -118,11 +120,11 @@ class Bench:
 
     def row(
         self, scenario: str, optimizer: Any, parameter: torch.Tensor, act: Callable[[], object], *,
-        history: int, name: str = "p", facts: Callable[[], Mapping[str, Json]] = dict,
+        history: int, name: str = "p", facts: Callable[[], Mapping[str, Json]] | Mapping[str, Json] = NO_FACTS,
     ) -> Row:  # fmt: skip
         """Do `act`, and say what it made of the parameter. What it raises is told in the row.
 
-        `facts` are asked for afterwards.
+        `facts` that can be called are asked for afterwards.
         """
         before = Snapshot.of(optimizer, parameter)
         grad = presence(parameter.grad)
@@ -143,7 +145,7 @@ class Bench:
             scenario=scenario, parameter=name, hyperparameters=settings, history=history, grad=grad,
             entered_step=entering.seen or not same or bool(changed), param_changed=not same, state_changed=changed,
             step_advanced=None if counter is None else counter != (counted or 0.0),
-            before=before.shown(), after=after.shown(), raised=raised, facts=dict(facts()) if not raised else {},
+            before=before.shown(), after=after.shown(), raised=raised, facts={} if raised else dict(facts() if callable(facts) else facts),
             device=str(parameter.device), dtype=str(parameter.dtype).removeprefix("torch."), versions=self.versions,
         )  # fmt: skip
 

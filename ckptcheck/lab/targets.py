@@ -86,7 +86,7 @@ def _row(bench: Bench, optimizer: Any, where: tuple[int, torch.Tensor], case: tu
         return copy.step()
 
     facts: Mapping[str, Json] = {"group": group, "requires_grad": parameter.requires_grad}
-    return bench.row(scenario, copy, own, act, history=STEPS, name=name, facts=lambda: facts)
+    return bench.row(scenario, copy, own, act, history=STEPS, name=name, facts=facts)
 
 
 def _given(parameter: torch.Tensor, grad: str) -> torch.Tensor:

@@ -21,6 +21,7 @@ _CELLS: Final = (
 """Title of a column, and the scenario and gradient that it shows."""
 _HEAD: Final = ("Optimizer", *(title for title, _, _ in _CELLS), "State that zeros move")
 _NAMES: Final = 3
+_IN_TABLE: Final = frozenset(scenario for _, scenario, _ in _CELLS)
 _NOT_TRIED: Final = "-"
 _LIKE_THE_DEFAULTS: Final = frozenset({"maximize", "differentiable"})
 """Variants that are no news where they move what another one of the same optimizer moves."""
@@ -91,7 +92,7 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
 def _table(rows: Sequence[Entry], full: bool) -> list[list[str]]:
     """A row for each optimizer and variant, and for each implementation where they do not agree."""
     cases: dict[tuple[str, str, str], dict[str, list[list[str]]]] = {}
-    for one in rows:
+    for one in (row for row in rows if row.get("scenario") in _IN_TABLE):
         name, variant, parameter = (words.scalar(one.get(key)) for key in ("optimizer", "variant", "parameter"))
         implementation = words.scalar(one.get("implementation"))
         told = cases.setdefault((name, variant, parameter), {}).setdefault(implementation, [])

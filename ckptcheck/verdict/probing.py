@@ -53,7 +53,10 @@ def probe_contracts(question: ProbeQuestion, progress: Progress | None = None) -
     if not question.subject and not question.exact:
         raise UsageError("nothing to probe: name an optimizer or a target, or give --all or --exact")
     found = _made(question, progress)
-    findings, not_judged = judged(chosen(CONTRACT_RULES, question.select, question.ignore), found, WHY_NOT)
+    rules = chosen(CONTRACT_RULES, question.select, question.ignore)
+    if question.baseline is None:  # nobody misses a baseline that was not given
+        rules = [one for one in rules if "baseline" not in one.needs]
+    findings, not_judged = judged(rules, found, WHY_NOT)
     return Result(
         command="probe",
         verdict=_verdict(found, findings, question),

@@ -24,8 +24,8 @@ def frozen_parameter_stepped(found: Contracts) -> Iterator[Evidence]:
     Fix: give a frozen parameter no gradient at all, or keep it out of the groups; `probe TARGET --freeze` tries which
     way keeps the contract.
     Limits: of an optimizer by itself it is judged with `requires_grad=False` and a gradient that is none; a stale or
-    zeroed gradient is stepped by every optimizer of torch, and is told as a case of its own. LBFGS does so with none too;
-    that is known, and a warning.
+    zeroed gradient is stepped by every optimizer of torch, and is told as a case of its own. LBFGS does so with none
+    too; that is known, and a warning.
     """
     told: set[tuple[str, str, str]] = set()
     for row in found.rows:
