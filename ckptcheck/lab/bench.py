@@ -139,13 +139,17 @@ class Bench:
         after = Snapshot.of(optimizer, parameter)
         changed = before.changed_state(after)
         counter, counted = after.counter(), before.counter()
+
+        def told() -> dict[str, Json]:
+            return dict(facts() if callable(facts) else facts)
+
         same = before.same_param(after)
         return Row(
             optimizer=self.subject.name, variant=self.variant.name, implementation=self.implementation,
             scenario=scenario, parameter=name, hyperparameters=settings, history=history, grad=grad,
             entered_step=entering.seen or not same or bool(changed), param_changed=not same, state_changed=changed,
             step_advanced=None if counter is None else counter != (counted or 0.0),
-            before=before.shown(), after=after.shown(), raised=raised, facts={} if raised else dict(facts() if callable(facts) else facts),
+            before=before.shown(), after=after.shown(), raised=raised, facts={} if raised else told(),
             device=str(parameter.device), dtype=str(parameter.dtype).removeprefix("torch."), versions=self.versions,
         )  # fmt: skip
 
