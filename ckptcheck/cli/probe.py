@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from ckptcheck.cli.calls import verbs_of
 from ckptcheck.cli.kinds import Place, argument
@@ -51,6 +52,11 @@ def command(context: click.Context, /, view: View, subject: str | None, every: b
         raise click.UsageError(
             "Missing argument 'OPTIMIZER' or 'TARGET'; --all probes every class of torch.optim", context
         )
+    is_of_torch = every or (subject or "").isidentifier()
+    if is_of_torch and options["freeze"]:
+        if context.get_parameter_source("freeze") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--freeze is for a TARGET: it says which of its parameters shall rest", context)
+        options["freeze"] = {}  # the settings are for the targets of the project
     options["arguments"] = dict(options["arguments"])
     with shown_progress(view) as progress:
         result = verbs_of(context).probe("all" if every else subject or "", progress=progress, **options)

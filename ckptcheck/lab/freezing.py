@@ -127,7 +127,7 @@ def _in_words(seen: Seen, contract: str) -> str:
     if contract == "removed":
         return "it is in a param group"
     if contract == "reset":
-        return f"the optimizer keeps {', '.join(map(str, _keys(seen)))} for it"
+        return f"the optimizer keeps {', '.join(seen.kept)} for it"
     grad = last_grad(seen)
     if contract == "no-grad":
         return "backward brings it a gradient: requires_grad is True" if seen.requires_grad else "a gradient reaches it"

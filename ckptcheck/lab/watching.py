@@ -29,7 +29,8 @@ class Seen:
     """What a step did to one parameter.
 
     `grads` are what each update found: "none", "zero" or "nonzero"; `reached` whether backward brought a gradient;
-    `by_update` whether the value changed inside of an update, `param_changed` whether it changed at all.
+    `by_update` whether the value changed inside of an update, `param_changed` whether it changed at all; `kept` are
+    the keys of its state at the end.
     """
 
     grads: list[str] = field(default_factory=list)
@@ -37,7 +38,7 @@ class Seen:
     param_changed: bool = False
     by_update: bool = False
     state_changed: tuple[str, ...] = ()
-    has_state: bool = False
+    kept: tuple[str, ...] = ()
     in_group: bool = False
     requires_grad: bool = False
     settings: dict[str, Json] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Seen:
             "no-update": self.param_changed,
             "hold": self.param_changed or bool(self.state_changed),
             "removed": self.in_group,
-            "reset": self.has_state,
+            "reset": bool(self.kept),
         }[contract]
 
 
@@ -82,7 +83,7 @@ def watched_steps(
             after = _snapshot(one)
             told.param_changed = not before[one.name].same_param(after)
             told.state_changed = before[one.name].changed_state(after)
-            told.has_state = bool(after.state)
+            told.kept = tuple(after.state)
             told.in_group = one.optimizer is not None
             yield step, one.name, told
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckptcheck.errors import TargetError
 from ckptcheck.experiment.run import Context, Run
 from ckptcheck.experiment.worker import Teller, carried_out, device_of
 from ckptcheck.lab.contract import Contracts, joined
@@ -43,8 +42,6 @@ def _probe(job: ProbeJob, teller: Teller) -> None:
         teller.at("import")
         subject = asked_for(name, job.arguments)
         if isinstance(subject, Subject):
-            if job.freeze:
-                raise TargetError(f"--freeze is for a target, and {name} is an optimizer: name the target that uses it")
             teller.at("step", place)
             found.append(probed(subject, job.device))
         else:

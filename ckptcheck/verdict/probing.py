@@ -4,13 +4,13 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from ckptcheck.errors import OutputError, RunFailedError, UsageError
-from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, Result, Verdict
-from ckptcheck.lab.contract import Contracts, joined
+from ckptcheck.finding import FAIL_ON, SCHEMA, Compared, Finding, Json, NotJudged, Result, Verdict
+from ckptcheck.lab.contract import Contracts, Row, joined
 from ckptcheck.lab.job import ProbeJob
 from ckptcheck.progress import Progress
 from ckptcheck.verdict.asking import check_freeze
@@ -52,11 +52,13 @@ def probe_contracts(question: ProbeQuestion, progress: Progress | None = None) -
     check_freeze(question.freeze)
     if not question.subject and not question.exact:
         raise UsageError("nothing to probe: name an optimizer or a target, or give --all or --exact")
-    found = _made(question, progress)
+    earlier = rows_of(question.baseline) if question.baseline is not None else None
+    found = replace(_made(question, progress), baseline=earlier)
     rules = chosen(CONTRACT_RULES, question.select, question.ignore)
     if question.baseline is None:  # nobody misses a baseline that was not given
         rules = [one for one in rules if "baseline" not in one.needs]
     findings, not_judged = judged(rules, found, WHY_NOT)
+    not_judged += _beside(question, found)
     return Result(
         command="probe",
         verdict=_verdict(found, findings, question),
@@ -101,6 +103,42 @@ def _job(question: ProbeQuestion, folder: Path, share: tuple[int, int]) -> Probe
     )  # fmt: skip
 
 
+def _in_both(found: Contracts) -> int:
+    """How many cases the baseline has as well."""
+    return len({row.case for row in found.rows} & {row.case for row in found.baseline or ()})
+
+
+def _beside(question: ProbeQuestion, found: Contracts) -> list[NotJudged]:
+    """What was asked and had no subject."""
+    told = []
+    if question.freeze and not found.freezing:
+        told.append(NotJudged("CK702", f"a freeze contract is for a target, and {question.subject} is none"))
+    if question.subject and not found.rows:
+        told.append(NotJudged("CK701", "the target has no optimizer: Run.optimizer is None"))
+    if found.baseline is not None and not _in_both(found):
+        told.append(NotJudged("CK705", "the baseline has none of the cases of this probe"))
+    return told
+
+
+def rows_of(path: Path) -> tuple[Row, ...]:
+    """The rows of an earlier probe that was saved as JSON. UsageError for anything else."""
+    wanted = "give the JSON of an earlier probe, as --report json=FILE writes it"
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--baseline {path} cannot be read ({error.strerror}): {wanted}") from error
+    except ValueError as error:
+        raise UsageError(f"--baseline {path} is no JSON: {wanted}") from error
+    if not isinstance(told, dict) or told.get("schema") != SCHEMA or not isinstance(told.get("contract"), list):
+        command = told.get("command") if isinstance(told, dict) else None
+        what = f"is a result of {command!r}" if isinstance(command, str) else "is no result of schema 1"
+        raise UsageError(f"--baseline {path} {what} and holds no contract: {wanted}")
+    try:
+        return tuple(Row.of_json(one) for one in told["contract"])
+    except (TypeError, KeyError, AttributeError) as error:
+        raise UsageError(f"--baseline {path}: its contract holds a row that is none ({error}): {wanted}") from error
+
+
 def _compared(found: Contracts) -> Compared:
     """Steps that were looked at, parameters and entries of state of the rows."""
     entries = {(*row.case[:3], row.parameter, key) for row in found.rows for key in row.after if key != "param"}
@@ -116,6 +154,8 @@ def _verdict(found: Contracts, findings: Sequence[Finding], question: ProbeQuest
     )
     if broken or any(one.severity in FAIL_ON[question.fail_on] for one in findings):
         return Verdict.FAIL
+    if found.baseline is not None and not _in_both(found):
+        return Verdict.INCONCLUSIVE
     return Verdict.PASS if found.rows or found.exact or found.freezing else Verdict.INCONCLUSIVE
 
 
