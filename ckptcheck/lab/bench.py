@@ -60,7 +60,7 @@ class Twin:
 
     def update(self) -> None:
         """Make one step of the optimizer with the gradients that are there."""
-        torch.manual_seed(SEED)  # some draw in their step, and twins shall draw the same
+        seed(self.p.device)  # some draw in their step, and twins shall draw the same
         if self._closes:
             loss = torch.ones((), device=self.p.device)
             self.optimizer.step(lambda: loss)
@@ -169,6 +169,13 @@ class Bench:
         if torch.device(self.device).type != "cuda":
             return own
         return {**own, "cuda": str(torch.version.cuda), "gpu": torch.cuda.get_device_name(self.device)}
+
+
+def seed(device: torch.device) -> None:
+    """Seed the generators of this process and of the device; `torch.manual_seed` looks at every kind there is."""
+    torch.default_generator.manual_seed(SEED)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(SEED)
 
 
 def presence(grad: torch.Tensor | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from ckptcheck.lab.bench import HISTORY, SEED, Bench
+from ckptcheck.lab.bench import HISTORY, SEED, Bench, seed
 from ckptcheck.lab.subject import step_needs_closure
 
 SIZE: Final = (2, 3)
@@ -63,7 +63,7 @@ class Training:
 
     def update(self) -> None:
         """Make one step of the optimizer with the gradients that are there."""
-        torch.manual_seed(SEED)
+        seed(torch.device(self.device))
         if step_needs_closure(self.optimizer):
             loss = torch.ones((), device=self.device)
             self.optimizer.step(lambda: loss)
@@ -79,7 +79,7 @@ class Training:
 
 def training(bench: Bench, module: Callable[[], nn.Module]) -> Training:
     """A new module, the same at every call, with a new optimizer over its parameters."""
-    torch.manual_seed(SEED)
+    seed(torch.device(bench.device))
     made: Any = module().to(bench.device)
     return Training(made, bench.optimizer(list(made.parameters())), bench.device)
 
