@@ -30,7 +30,7 @@ _LIKE_THE_DEFAULTS: Final = frozenset({"maximize", "differentiable"})
 def headline(result: Result) -> str:
     """What a gradient that is none, and one that is zero, do; or what stands against it."""
     if result.verdict is Verdict.INCONCLUSIVE:
-        return "nothing could be probed"
+        return next((one.reason for one in result.not_judged), "nothing could be probed")
     if result.verdict is Verdict.FAIL:
         return _against(result)
     rows = entries_of(result, "contract")
