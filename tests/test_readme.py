@@ -35,6 +35,7 @@ CHECKPOINTS = "fixtures/checkpoints/04_hf_trainer"
 SHOWN = {
     "shown: inspect": (0, f"inspect {CHECKPOINTS}/checkpoint-2"),
     "shown: check": (0, f"check {CHECKPOINTS}"),
+    "shown: probe": (1, "probe fixtures/optimizers.py:NoneAsZero"),
     "shown: diff": (1, f"diff {CHECKPOINTS}/checkpoint-2 {CHECKPOINTS}/checkpoint-4 --top 1"),
 }
 """Exit code and command line of what is shown of kept checkpoints."""

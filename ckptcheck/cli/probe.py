@@ -59,5 +59,7 @@ def command(context: click.Context, /, view: View, subject: str | None, every: b
         options["freeze"] = {}  # the settings are for the targets of the project
     options["arguments"] = dict(options["arguments"])
     with shown_progress(view) as progress:
-        result = verbs_of(context).probe("all" if every else subject or "", progress=progress, **options)
+        result = verbs_of(context).probe(
+            "all" if every else subject or "", fail_on=view.fail_on, progress=progress, **options
+        )
     context.exit(deliver(result, view))

@@ -86,7 +86,8 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
     keeping(sheet, result, full)
     exact(sheet, result, full)
     not_judged(sheet, result, full)
-    _made_with(sheet, rows)
+    if full:
+        _made_with(sheet, rows)
 
 
 def _table(rows: Sequence[Entry], full: bool) -> list[list[str]]:

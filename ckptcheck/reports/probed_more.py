@@ -55,7 +55,7 @@ def _said(value: Json) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list):
-        return ", ".join(_said(one) for one in value)
+        return ", ".join(_said(one) for one in value) or "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_said(one)}" for name, one in value.items())
     return words.scalar(value)

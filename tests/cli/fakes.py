@@ -61,6 +61,13 @@ class FakeVerbs:
                 progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
+    def probe(self, subject: str = "", *, arguments: Mapping[str, Any] = {}, exact: bool = False,
+              baseline: Path | None = None, freeze: Mapping[str, str] = {}, device: str = "cpu", seed: int = 0,
+              steps: int = 20, timeout_s: float = 600.0, select: Sequence[str] = ("CK",),
+              ignore: Sequence[str] = (), fail_on: str = "error",
+              progress: Progress | None = None) -> Result:  # fmt: skip
+        return self._keep(locals())
+
     def demo(self, *, progress: Progress | None = None) -> tuple[Result, Result]:
         return self._keep(locals()), self.broken
 
