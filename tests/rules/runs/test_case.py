@@ -55,3 +55,19 @@ def test_behind_noise_what_a_load_breaks_for_good_is_no_exact_course(at_load: An
     assert hidden.breaks_at_load is breaks
     assert hidden.goes_on_exactly is not breaks
     assert Case("resumed@3", 3, load=at_load, trajectory=EQUAL).goes_on_exactly, "all that follows was judged"
+
+
+REACHES = [
+    ("raised before anything differed", {"raised": "ValueError"}, "rng", True),
+    ("nothing differs and nothing raised", {"trajectory": EQUAL}, "rng", False),
+    ("nothing is known", {}, "rng", False),
+    ("a later difference", {"trajectory": APART}, "grad", True),
+    ("a difference at the stage itself", {"trajectory": APART}, "param", True),
+    ("an earlier difference", {"trajectory": APART}, "schedule", False),
+    ("an earlier difference, and raised after it", {"trajectory": APART, "raised": "ValueError"}, "schedule", False),
+]
+
+
+@pytest.mark.parametrize(("values", "stage", "reaches"), [one[1:] for one in REACHES], ids=[one[0] for one in REACHES])
+def test_a_run_is_as_far_as_a_stage_before_it_differs(values: dict[str, Any], stage: str, reaches: bool) -> None:
+    assert Case("resumed@3", 3, **values).reaches(stage) is reaches
