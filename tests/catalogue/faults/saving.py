@@ -109,7 +109,7 @@ FAULTS: Final = (
           specs={"window": 2}, reports=("accum",)),
     Fault("save-halves-the-live-model", "model.half() for a small file changes the live model; float() brings it back.",
           FAMILY, _at_save(_half_and_back),
-          lambda training: Expected(("CK609",), stages=("buffers", "param"))),
+          lambda training: Expected(("CK609",), stages=("buffers", "grad", "param"))),
     Fault("save-takes-a-batch", "The save takes a batch of the training data to evaluate on.",
           FAMILY, _at_save(lambda training: training.data.next()), _perturbs("data"), reports=("data_pos",)),
     Fault("save-clips-the-state", "The function that cleans the state before it is written cleans the live one.",
