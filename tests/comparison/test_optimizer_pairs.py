@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from ckptcheck.comparison.checkpoint_diff import Kind, Regrouped
+from ckptcheck.comparison.optimizer_names import names_for
 from ckptcheck.state.checkpoint import NameSource, Naming
+from ckptcheck.state.training_state import Group, Optimizer
 from tests.comparison.held import GROUPS, checkpoint, diff, entry, moments, nudged, optimizer, told, trained, weights
 
 
@@ -224,3 +226,20 @@ def test_a_group_without_members_or_values_is_a_difference():
     assert (row.key, row.kind, row.left.value, row.right.value) == (
         "param_groups", Kind.CHANGED, "2 groups of 2, 1 parameters", "3 groups of 2, 1, 0 parameters"
     )  # fmt: skip
+
+
+NOBODY = Naming(NameSource.NONE, certain=False, reason="there are none")
+
+
+@pytest.mark.parametrize(("namings", "members", "paired_by"), [
+    ((NOBODY, NOBODY), ((None, None), (None, None)), "position"),
+    ((NOBODY, KEYED), ((None, None), (None, None)), "none"),
+    ((NOBODY, KEYED), (("#0", "#1"), ("fc.weight", "fc.bias")), "position"),
+    ((NOBODY, NOBODY), ((None,), (None, None)), "position"),
+    ((NOBODY, KEYED), (("#0",), ("fc.weight", "fc.bias")), "none"),
+])  # fmt: skip
+def test_optimizers_without_names_are_paired_by_position_where_positions_tell_anything(namings, members, paired_by):
+    sides = tuple(Optimizer("SGD", (Group(one, {}),), {}) for one in members)
+    found = names_for(sides, namings, {})
+    assert found.paired_by == paired_by
+    assert found.right == ({"fc.weight": "#0", "fc.bias": "#1"} if members[0] == ("#0", "#1") else {})

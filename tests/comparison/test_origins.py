@@ -45,3 +45,17 @@ def test_whether_an_optimizer_made_an_update_in_a_step_is_known(origins):
     assert [origins.updated(step, 0) for step in (1, 2, 3)] == [True, False, True]
     assert not origins.updated(1, 5)
     assert not origins.updated(99, 0)
+
+
+def test_where_updates_were_not_counted_no_update_has_read_a_gradient(tmp_path):
+    gradient = Item("grad", "w")
+    trace = write(tmp_path / "two.trace", steps({gradient: tensor(1)}, {gradient: tensor(1)}))
+    assert not Origins(trace).last_read(2, 0, "w", content(1))
+    trace.close()
+    counted = {gradient: tensor(1), Item("updates", optimizer=0): plain(1)}
+    trace = write(
+        tmp_path / "three.trace", steps(counted, {gradient: tensor(2), Item("updates", optimizer=0): plain(0)})
+    )
+    assert Origins(trace).last_read(2, 0, "w", content(1))
+    assert not Origins(trace).last_read(2, 0, "w", content(2))
+    trace.close()

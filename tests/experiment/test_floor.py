@@ -4,7 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from ckptcheck.experiment.noise import assess
 from ckptcheck.finding import Result, Verdict
+from ckptcheck.trace.items import Item
+from tests.comparison.written import steps, tensor, write
 
 # Each gradient is off by a relative 1e-7 from another draw in every process, as atomic additions leave it.
 BODY = """
@@ -160,3 +163,18 @@ def test_rounding_noise_is_told_beside_a_divergence(target: Callable, check: Cal
     (told,) = [one for one in result.findings if one.code == "CK606"]
     assert told.evidence["rounding_gradients"] == ["0.bias"]
     assert "distance there says nothing" in told.message
+
+
+def test_the_floor_of_equal_runs_holds_from_the_step_in_which_they_part_and_tells_how_far(tmp_path):
+    w, b = Item("param", "w"), Item("param", "b")
+    same, apart = tensor(1), tensor(2)._replace(norm=1.25)
+    moments = [{w: same, b: same}] * 3
+    reference = write(tmp_path / "one.trace", steps(*moments))
+    repeat = write(tmp_path / "two.trace", steps(*moments[:2], {w: apart, b: same}))
+    again = write(tmp_path / "three.trace", steps(*moments[:2], {w: tensor(3)._replace(norm=0.8), b: same}))
+    noise = assess(reference, [repeat, again])
+    assert noise.floor == {w: 3}
+    # |1.25 - 0.8| of 1.25 is the greater of the two gaps
+    assert noise.gaps == {"param": pytest.approx(0.36)}
+    for one in (reference, repeat, again):
+        one.close()

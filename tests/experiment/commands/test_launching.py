@@ -238,3 +238,27 @@ def test_a_folder_that_cannot_be_removed_is_told_of(tmp_path):
     (tmp_path / "kept" / "deep").mkdir(mode=0)
     remove(tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
+
+
+WHY_NOT = [
+    (FileNotFoundError(2, "No such file"), ["nowhere", "later.py"], 127,
+     "there is no command 'nowhere': check its name, or give its path"),
+    (FileNotFoundError(2, "No such file"), ["train.py", "more"], 127,
+     "there is no command 'train.py': start it as python train.py"),
+    (PermissionError(13, "Permission denied"), ["./train", "more"], 126,
+     "'./train' cannot be executed (Permission denied): make it executable, or start it with its interpreter"),
+    (OSError(8, "Exec format error"), ["./train", "more"], 126,
+     "'./train' cannot be executed (Exec format error): start it with its interpreter, such as python or bash"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "words", "code", "said"), WHY_NOT)
+def test_why_a_command_cannot_be_started_names_its_first_word(error, words, code, said):
+    assert launching.why_not_started(error, words) == (code, said)
+
+
+def test_a_command_whose_interpreter_is_not_there_is_told_so(tmp_path):
+    path = tmp_path / "train"
+    path.write_text("#!/nowhere/python")
+    code, said = launching.why_not_started(FileNotFoundError(2, "No such file"), [str(path), "nowhere"])
+    assert (code, said.rpartition(": ")[2]) == (127, "what its first line names as its interpreter is not there")

@@ -447,3 +447,9 @@ def test_a_fault_of_the_load_is_told_by_its_code_and_its_place(name, tmp_path):
         assert one.where.parameter == fault.parameter
     if fault.alone:
         assert {code for code, _ in errors(findings)} <= {fault.code}, errors(findings)
+
+
+def test_a_rate_that_jumps_is_told_with_the_three_rates(tmp_path):
+    (jump,) = [one for one in found(*lr_put_back(tmp_path)) if "the rate jumps" in one.message]
+    assert jump.evidence["optimizer"] == 1e-3
+    assert jump.evidence["saved"] == jump.evidence["schedule"] != 1e-3

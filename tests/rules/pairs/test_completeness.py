@@ -116,3 +116,16 @@ def _keeps_weights_beside(left, right):
 def test_full_weights_kept_beside_may_be_elsewhere(tmp_path):
     (found,), _ = said(two(_keeps_weights_beside)(tmp_path), "CK203")
     assert found.severity is Severity.WARNING
+
+
+def test_the_tensors_of_an_average_that_stood_still_are_counted_without_its_counter(tmp_path):
+    def stands(left, right):
+        for side in (left, right):
+            average = {f"module.{name}": one * 0.5 for name, one in left["model"].items()}
+            side["ema"] = average | {"n_averaged": torch.tensor(5)}
+        right["ema"]["n_averaged"] = torch.tensor(6)
+
+    (found,), _ = said(two(stands)(tmp_path), "CK208")
+    weights = torch.load(tmp_path / "left.pt", weights_only=True)["model"]
+    assert found.evidence["count"] == len(weights)
+    assert found.where.parameter.removeprefix("module.") in weights

@@ -101,3 +101,13 @@ def test_the_most_updates_of_any_parameter_count(tmp_path):
         state_of(right, "head.bias")["step"] -= 2
 
     assert course(two(lag)(tmp_path)).updates == 3.0
+
+
+@pytest.mark.parametrize(("reshaped", "why"), [(0, False), (3, False), (5, True), (8, True)])
+def test_of_one_training_most_tensors_have_one_shape(tmp_path, reshaped, why):
+    def change(left, right):
+        for name in [*right["model"]][:reshaped]:
+            right["model"][name] = right["model"][name].new_zeros(3, 3, 3)
+
+    one = course(two(change)(tmp_path))
+    assert one.why_not.startswith("most names or shapes differ") is why

@@ -182,3 +182,12 @@ def test_formats_that_keep_no_ties_are_not_judged_by_them(tmp_path: Path):
     weights = torch.load(right, weights_only=True)["model"]
     save_file({name: one.clone() for name, one in weights.items()}, tmp_path / "m.safetensors")
     assert said((left, tmp_path / "m.safetensors"), "CK311") == ([], [])
+
+
+def test_the_bound_of_adam_is_not_held_against_other_optimizers(tmp_path):
+    def far(left, right):
+        for one in right["model"].values():
+            one.add_(0.5)
+
+    assert [one.code for one in said(two(far, weight_decay=0.0)(tmp_path), "CK309")[0]] == ["CK309"]
+    assert said(two(far, optimizer=torch.optim.RMSprop)(tmp_path), "CK309")[0] == []
