@@ -453,3 +453,39 @@ def test_a_rate_that_jumps_is_told_with_the_three_rates(tmp_path):
     (jump,) = [one for one in found(*lr_put_back(tmp_path)) if "the rate jumps" in one.message]
     assert jump.evidence["optimizer"] == 1e-3
     assert jump.evidence["saved"] == jump.evidence["schedule"] != 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda one: one.double(), 1),
+        (lambda one: one[:-1].clone(), 1),
+        (lambda one: one + 1, 1),
+        (lambda one: one.clone(), 0),
+    ],
+)
+def test_two_tensors_for_a_tied_one_are_told_where_they_are_unlike_in_any_way(tmp_path, change, told):
+    model = Tied()
+
+    def unlike(state: dict[str, Any]) -> None:
+        state["model"]["head.weight"] = change(state["model"]["head.weight"])
+
+    path = file_of(tmp_path, Tied(), change=unlike)
+    two_in_the_file = [one.evidence.get("how") == "two in the file" for one in found(path, run_of(model, adamw(model)))]
+    assert sum(two_in_the_file) == told
+
+
+@pytest.mark.parametrize(("kept", "live", "told"), [
+    (torch.float64, torch.float32, 1), (torch.float32, torch.float64, 1), (torch.float32, torch.float32, 0),
+    (torch.int64, torch.int32, 0), (torch.int32, torch.int64, 0), (torch.int64, torch.float32, 0),
+])  # fmt: skip
+def test_only_floating_tensors_are_narrowed(tmp_path, kept, live, told):
+    def made(dtype: torch.dtype) -> nn.Module:
+        model = Mlp()
+        model.register_parameter("seen", nn.Parameter(torch.arange(3).to(dtype), requires_grad=False))
+        return model
+
+    model = made(live)
+    path = file_of(tmp_path, made(kept))
+    narrowed = [one.where.parameter for one in found(path, run_of(model, adamw(model))) if one.code == "CK504"]
+    assert narrowed == ["seen"] * told

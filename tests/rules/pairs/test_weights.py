@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from ckptcheck.finding import Severity
 from tests.check_cases.pairs import COSINE, _never_loaded, _stale, _untied
 from tests.check_cases.training import Tied
-from tests.check_cases.two import state_of, two
+from tests.check_cases.two import state_of, two, written
 from tests.rules.pairs.given import said
 
 A, B = "layers.0.weight", "layers.1.weight"
@@ -186,8 +186,33 @@ def test_formats_that_keep_no_ties_are_not_judged_by_them(tmp_path: Path):
 
 def test_the_bound_of_adam_is_not_held_against_other_optimizers(tmp_path):
     def far(left, right):
-        for one in right["model"].values():
-            one.add_(0.5)
+        """Of one parameter alone: what most of them do is held against any optimizer."""
+        right["model"]["layers.1.weight"].normal_(0, 3)
 
     assert [one.code for one in said(two(far, weight_decay=0.0)(tmp_path), "CK309")[0]] == ["CK309"]
-    assert said(two(far, optimizer=torch.optim.RMSprop)(tmp_path), "CK309")[0] == []
+    for other in (torch.optim.RMSprop, torch.optim.Adadelta):
+        assert said(two(far, optimizer=other)(tmp_path), "CK309")[0] == []
+
+
+class _Norms(torch.nn.Module):
+    def __init__(self, number):
+        super().__init__()
+        self.norms = torch.nn.ModuleList(torch.nn.BatchNorm2d(1) for _ in range(number))
+        self.conv, self.head = torch.nn.Conv2d(1, 3, 3), torch.nn.Linear(3, 2)
+
+    def forward(self, x):
+        for norm in self.norms:
+            x = norm(x)
+        return self.head(torch.relu(self.conv(x)).mean((2, 3)))
+
+
+@pytest.mark.parametrize(("number", "rest"), [(1, ""), (2, ", as did norms.1.num_batches_tracked")])
+def test_statistics_that_began_anew_are_told_with_all_that_did(tmp_path, number, rest):
+    torch.manual_seed(0)
+    states = [_Norms(number).state_dict() for _ in range(2)]
+    for count, state in zip((5, 2), states, strict=True):
+        for place in range(number):
+            state[f"norms.{place}.num_batches_tracked"] = torch.tensor(count)
+    sides = written(tmp_path, {"model": states[0], "step": 3}, {"model": states[1], "step": 6})
+    told = [one for one in said(sides, "CK309")[0] if "statistics" in one.message]
+    assert [one.message.partition(": ")[2] for one in told] == [f"norms.0.num_batches_tracked went from 5 to 2{rest}"]

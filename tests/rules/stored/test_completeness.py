@@ -244,3 +244,11 @@ def test_a_part_of_a_checkpoint_is_not_asked_for_the_rest(tmp_path):
     result = verbs.check(put(tmp_path, optimizer.state_dict(), "optimizer.pt"))
     assert {one.code for one in result.findings} & {"CK204", "CK205", "CK206", "CK207"} == set()
     assert {one.code for one in result.not_judged} >= {"CK204", "CK205", "CK206", "CK207"}
+
+
+def test_of_several_parameters_that_the_model_lacks_the_first_is_the_place(tmp_path):
+    state = trained()
+    for name in ("layers.0.bias", "head.bias"):
+        del state["model"][name]
+    (found,) = [one for one in verbs.check(put(tmp_path, state)).findings if one.code == "CK209"]
+    assert (found.where.parameter, found.evidence["parameters"]) == ("layers.0.bias", ["layers.0.bias", "head.bias"])
