@@ -56,12 +56,6 @@ ACCEPTED: Final[tuple[Accepted, ...]] = (
         "an unknown dtype is no narrower one, whether its size counts as 0 or as less",
     ),
     Accepted(
-        "ckptcheck/rules/loads/numbers.py",
-        ("return True",),
-        "what is not floating is no parameter to a convention, and no state with a shape: the guard is for odd files",
-        is_equal=False,
-    ),
-    Accepted(
         "ckptcheck/rules/stored/aliases.py",
         ("if held[0] is None or held[1] is None or other.name in held[1].aliases:",),
         "a name that is an alias of another parameter is no parameter of its own: one of the two is None before",
