@@ -259,6 +259,8 @@ def test_a_prefix_that_parts_an_optimizer_by_name_from_its_model_is_told(
 ) -> None:
     found = of("CK310", tree)
     assert (found.severity, found.evidence["prefix"], found.evidence["longer"]) == (Severity.WARNING, prefix, longer)
+    has, lack = ("has", "lack") if longer == "optimizer" else ("lacks", "have")
+    assert f"{has} the prefix {prefix!r} that the model's names {lack}" in found.message
     assert codes(tree) == ["CK310"]
 
 
