@@ -489,3 +489,11 @@ def test_only_floating_tensors_are_narrowed(tmp_path, kept, live, told):
     path = file_of(tmp_path, made(kept))
     narrowed = [one.where.parameter for one in found(path, run_of(model, adamw(model))) if one.code == "CK504"]
     assert narrowed == ["seen"] * told
+
+
+def test_where_both_orders_agree_nothing_is_said_to_be_otherwise(tmp_path):
+    model = Mlp()
+    path = file_of(tmp_path, optimizer=lambda one: torch.optim.AdamW(one.parameters(), lr=0.1))
+    (told,) = [one for one in found(path, run_of(model, adamw(model))) if one.code == "CK308"]
+    assert told.evidence["otherwise"] == {}
+    assert "in the order of the file's model" not in told.message

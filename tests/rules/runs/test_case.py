@@ -8,6 +8,8 @@ from ckptcheck.comparison.states import compare_states
 from ckptcheck.comparison.traces import Difference, TraceDiff
 from ckptcheck.finding import Compared
 from ckptcheck.rules.runs.case import Case
+from ckptcheck.rules.runs.judge import judge
+from ckptcheck.state.training_state import Parameter
 from ckptcheck.trace.items import Item
 from tests.comparison.written import entry, number, optimizer, state_of
 
@@ -71,3 +73,10 @@ REACHES = [
 @pytest.mark.parametrize(("values", "stage", "reaches"), [one[1:] for one in REACHES], ids=[one[0] for one in REACHES])
 def test_a_run_is_as_far_as_a_stage_before_it_differs(values: dict[str, Any], stage: str, reaches: bool) -> None:
     assert Case("resumed@3", 3, **values).reaches(stage) is reaches
+
+
+def test_an_entry_of_another_shape_is_told_with_both_shapes() -> None:
+    sides = [{"parameters": {"a": Parameter("a", entry(1, size)), "b": 2}} for size in (2, 3)]
+    (found,) = [one for one in judge(Case("resumed@3", 3, load=load(*sides), trajectory=APART)).findings
+                if one.code == "CK601"]  # fmt: skip
+    assert "; a was float32[2] and is float32[3]" in found.message

@@ -252,3 +252,17 @@ def test_of_several_parameters_that_the_model_lacks_the_first_is_the_place(tmp_p
         del state["model"][name]
     (found,) = [one for one in verbs.check(put(tmp_path, state)).findings if one.code == "CK209"]
     assert (found.where.parameter, found.evidence["parameters"]) == ("layers.0.bias", ["layers.0.bias", "head.bias"])
+
+
+@pytest.mark.parametrize(("tag", "rng", "missing"), [
+    ("cpu", {}, []), ("cuda:0", {}, ["cuda"]), ("cuda:0", {"cuda": torch.zeros(16, dtype=torch.uint8)}, []),
+    ("cpu", {"cuda": torch.zeros(16, dtype=torch.uint8)}, []),
+])  # fmt: skip
+def test_the_generator_of_a_gpu_is_missed_where_the_weights_were_on_one(tmp_path, monkeypatch, tag, rng, missing):
+    state = trained()
+    state["rng"] = {
+        "torch": torch.get_rng_state(), "numpy": ("MT19937", [1] * 624, 1, 0, 0.0), "python": (3, (1,) * 625, None),
+    } | rng  # fmt: skip
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: tag)
+    found = [one for one in verbs.check(put(tmp_path, state)).findings if one.code == "CK205"]
+    assert [name for one in found for name in one.evidence["missing"]] == missing
