@@ -497,3 +497,17 @@ def test_where_both_orders_agree_nothing_is_said_to_be_otherwise(tmp_path):
     (told,) = [one for one in found(path, run_of(model, adamw(model))) if one.code == "CK308"]
     assert told.evidence["otherwise"] == {}
     assert "in the order of the file's model" not in told.message
+
+
+def test_a_file_with_a_schedule_and_no_optimizer_says_nothing_of_rates_that_jump(tmp_path):
+    model = Mlp()
+    optimizer = adamw(model)
+    run = own_load(
+        run_of(model, optimizer, scheduler=cosine(optimizer)),
+        parts=["model", "scheduler"],
+        after=lambda: optimizer.param_groups[0].update(lr=1e-3),
+    )
+    path = file_of(tmp_path, schedule=cosine, change=lambda state: state.pop("optimizer"))
+    said = found(path, run)
+    assert "CK201" in {one.code for one in said}
+    assert not any("the rate jumps" in one.message for one in said)

@@ -3,8 +3,12 @@
 import pytest
 import torch
 
+from ckptcheck.comparison.checkpoint_diff import DiffOptions
 from ckptcheck.finding import Severity
+from ckptcheck.verdict.two_checkpoints import pair_of
 from tests.check_cases.two import Backbone, frozen, parameters, state_of, two
+from tests.comparison.held import checkpoint, diff, moments, optimizer, weights
+from tests.rules.judging import of_pair
 from tests.rules.pairs.given import said
 
 A = "layers.0.weight"
@@ -129,3 +133,23 @@ def test_the_tensors_of_an_average_that_stood_still_are_counted_without_its_coun
     weights = torch.load(tmp_path / "left.pt", weights_only=True)["model"]
     assert found.evidence["count"] == len(weights)
     assert found.where.parameter.removeprefix("module.") in weights
+
+
+@pytest.mark.parametrize("first", ["whole", "lost"])
+def test_of_two_optimizers_each_is_judged_by_itself(first):
+    """Where the one has lost all of its state, which is another code's, the other may have lost a key."""
+    state = moments()
+    own = {name: state[name] for name in ("fc.weight", "fc.bias")}
+    other = state["out.weight"]
+    left, right = (
+        checkpoint(weights(), optimizer([("fc.weight", "fc.bias")], one), optimizer([("out.weight",)], two_of_them),
+                   labels=("first", "second"), step=step)
+        for one, two_of_them, step in (
+            (own, {"out.weight": other}, 3),
+            (own if first == "whole" else {}, {"out.weight": {"step": other["step"], "exp_avg": other["exp_avg"]}}, 6),
+        )
+    )  # fmt: skip
+    findings, _ = of_pair(pair_of(diff(left, right), DiffOptions(), {}), ("CK203",))
+    assert [
+        (one.where.optimizer, one.evidence.get("missing_keys") or one.evidence.get("keys")) for one in findings
+    ] == [(1, ["exp_avg_sq"])]
