@@ -53,6 +53,8 @@ def test_a_generator_that_dropout_draws_from_is_the_cause(trial):
     judged = as_script(trial(factory(make_model=dropout, after_load=elsewhere)))
     assert (judged.cause.code, judged.place.step, judged.place.stage) == ("CK603", 3, "load")
     assert judged.cause.confidence == "likely", "a script may have restored it and drawn from it before its first step"
+    (found,) = [one for one in judged.findings if one.code == "CK603"]
+    assert "batches are others" not in found.message  # every run saw the same ones
 
 
 def test_an_old_batch_beside_a_generator_elsewhere_is_a_lost_place_in_the_data(trial):
