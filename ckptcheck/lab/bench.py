@@ -95,7 +95,10 @@ class Bench:
 
     def optimizer(self, groups: Any, **more: Any) -> Any:
         """One over these parameters or groups. What its constructor raises passes through."""
-        return self.subject.made(groups, **self.arguments(**more))
+        made = self.subject.made(groups, **self.arguments(**more))
+        if callable(train := getattr(made, "train", None)):  # some keep two sets of weights, and ask which is meant
+            train()
+        return made
 
     def parameters(self, shapes: Mapping[str, tuple[int, ...]] = _SHAPES) -> dict[str, torch.Tensor]:
         """New parameters, the same ones at every call."""

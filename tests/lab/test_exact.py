@@ -62,12 +62,18 @@ def test_what_rests_must_rest_to_the_bit(monkeypatch):
     assert found[1].passed  # a unit in the last place is rounding where it moves
 
 
-def test_a_transition_that_fails_fails_the_probe(probe, monkeypatch):
-    monkeypatch.setattr("ckptcheck.lab.worker.main", None)  # forks see what stands here: nothing of ours runs
-    from ckptcheck.lab.contract import Contracts, Transition
-    from ckptcheck.verdict import probing
-
-    wrong = Contracts(exact=(Transition("decay", "99/100", "98/100", passed=False),))
-    monkeypatch.setattr(probing, "_made", lambda *_: wrong)
-    result = probe(exact=True)
+def test_a_transition_that_fails_fails_the_probe(probe, tmp_path):
+    """The user's own module is imported before the steps are made, and here it breaks torch's SGD."""
+    path = tmp_path / "breaking.py"
+    path.write_text(
+        "import torch\nreal = torch.optim.SGD.step\n"
+        "def step(self, closure=None):\n"
+        "    real(self)\n"
+        "    for one in self.param_groups[0]['params']: one.data.mul_(0.5)\n"
+        "torch.optim.SGD.step = step\n"
+        "class Own(torch.optim.RMSprop): pass\n"
+    )
+    result = probe(f"{path}:Own", exact=True)
     assert result.verdict is Verdict.FAIL
+    assert result.findings == ()
+    assert not any(one["passed"] for one in result.parts["exact"])

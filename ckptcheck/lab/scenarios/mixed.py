@@ -15,10 +15,10 @@ def autocast(bench: Bench) -> Iterator[Row]:
     """Forward in bfloat16, parameters in float32: a branch that the next batch does not use."""
     for set_to_none in (True, False) if not bench.subject.sparse else ():
         own = training(bench, Branches)
-        with torch.autocast(torch.device(bench.device).type, dtype=torch.bfloat16):
-            own.train()
-            own.module.used = ("other",)
-            own.backward(set_to_none=set_to_none)
+        own.autocast = True
+        own.train()
+        own.module.used = ("other",)
+        own.backward(set_to_none=set_to_none)
         yield bench.row("autocast", own.optimizer, own.module.one.weight, own.update, history=HISTORY,
                         name="one.weight", facts={"set_to_none": set_to_none})  # fmt: skip
 

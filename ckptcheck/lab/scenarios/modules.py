@@ -46,12 +46,13 @@ class Shared(nn.Module):
 
 @dataclass
 class Training:
-    """A module with an optimizer of the bench, and steps with real gradients."""
+    """A module with an optimizer of the bench, and steps with real gradients; forward in bfloat16 by `autocast`."""
 
     module: Any
     optimizer: Any
     device: str
     made: int = 0
+    autocast: bool = False
 
     def backward(self, *, set_to_none: bool = True) -> None:
         """Clear the gradients, and compute new ones from the next batch."""
@@ -59,7 +60,10 @@ class Training:
         self.made += 1
         draw = torch.Generator().manual_seed(SEED + self.made)
         batch = torch.randn(4, SIZE[1], generator=draw).to(self.device)
-        self.module(batch).float().square().mean().backward()
+        # The forward pass alone, as is advised: neither backward nor an update belongs into it.
+        with torch.autocast(torch.device(self.device).type, dtype=torch.bfloat16, enabled=self.autocast):
+            loss = self.module(batch).float().square().mean()
+        loss.backward()
 
     def update(self) -> None:
         """Make one step of the optimizer with the gradients that are there."""
