@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ckptcheck.experiment.noise import assess
+from ckptcheck.experiment.noise import assess, touched_by_save
 from ckptcheck.finding import Result, Verdict
-from ckptcheck.trace.items import Item
+from ckptcheck.trace.items import AFTER_SAVE, SAVED, Item
 from tests.comparison.written import steps, tensor, write
 
 # Each gradient is off by a relative 1e-7 from another draw in every process, as atomic additions leave it.
@@ -178,3 +178,15 @@ def test_the_floor_of_equal_runs_holds_from_the_step_in_which_they_part_and_tell
     assert noise.gaps == {"param": pytest.approx(0.36)}
     for one in (reference, repeat, again):
         one.close()
+
+
+def test_what_a_save_adds_takes_away_or_changes_is_seen_and_idle_generators_are_not(tmp_path):
+    items = [Item("grad", name) for name in ("added", "gone", "changed", "kept")]
+    added, gone, changed, kept = items
+    drawn, idle = Item("rng", "torch"), Item("rng", "numpy")
+    before = {gone: tensor(1), changed: tensor(1), kept: tensor(1), drawn: tensor(1), idle: tensor(1)}
+    after = {added: tensor(1), changed: tensor(2), kept: tensor(1), drawn: tensor(2), idle: tensor(2)}
+    trace = write(tmp_path / "one.trace", {**steps({kept: tensor(1)}), (1, SAVED): before, (1, AFTER_SAVE): after})
+    found = touched_by_save(trace, 1, frozenset({"torch"}))
+    assert [one.item for one in found] == [drawn, added, changed, gone]
+    trace.close()

@@ -212,3 +212,17 @@ def test_every_stage_of_a_step_has_a_rule_that_speaks_for_it(trial):
         judgement = judge(replace(whole.case, trajectory=trajectory))
         assert judgement.cause is not None, stage
         assert judgement.place.stage in (stage, "load"), stage
+
+
+BEFORE = [
+    ("CK301", "CK505"), ("CK311", "CK202"), ("CK504", "CK202"), ("CK505", "CK202"), ("CK505", "CK201"),
+    ("CK202", "CK201"), ("CK203", "CK201"), ("CK201", "CK602"), ("CK602", "CK306"), ("CK602", "CK603"),
+    ("CK306", "CK603"), ("CK603", "CK604"), ("CK604", "CK605"), ("CK605", "CK608"), ("CK608", "CK208"),
+    ("CK208", "CK613"), ("CK613", "CK601"), ("CK601", "CK610"), ("CK606", "CK610"), ("CK607", "CK610"),
+]  # fmt: skip
+"""As the order is promised to users: state and binding, schedule, RNG, data, buffers, scaler, EMA, gradients, load."""
+
+
+@pytest.mark.parametrize(("first", "second"), BEFORE)
+def test_causes_come_in_the_order_that_is_promised(first, second):
+    assert CAUSES.index(first) < CAUSES.index(second)

@@ -1,15 +1,20 @@
 """Gradients that differ only because one run made no update: they are cleared in the other one, or unscaled for it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ckptcheck.comparison.states import compare_states
 from ckptcheck.comparison.traces import Difference, TraceDiff
 from ckptcheck.finding import Compared
 from ckptcheck.rules.runs.case import Case
 from ckptcheck.rules.runs.forward import left_unread
+from ckptcheck.rules.runs.judge import judge
 from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.trace.items import NONZERO, Item, Sample
+from tests.comparison.written import number as entry_of
+from tests.comparison.written import state_of
 
 SPEC = TensorSpec("float32", (2, 3))
 ONE = TensorSpec("float32", (1,))
@@ -67,3 +72,26 @@ CASES: list[tuple[str, list[Difference], bool]] = [
 @pytest.mark.parametrize(("differences", "unread"), [one[1:] for one in CASES], ids=[one[0] for one in CASES])
 def test_gradients_are_left_unread_where_one_run_made_no_update(differences: list[Any], unread: bool) -> None:
     assert left_unread(case(*differences)) is unread
+
+
+ONCE_MORE = differ("updates", "", number(1), number(2))
+COUNTS: list[tuple[str, list[Difference], bool]] = [
+    ("an update more, and nothing before it", [ONCE_MORE], True),
+    ("an update more, and the gradients of the other run are scaled", [SCALED, UPDATES], True),
+    ("a call more, which brings an update", [differ("loss", "", None, number(2)), ONCE_MORE], True),
+    ("another loss, and an update more", [differ("loss", "", number(1), number(2)), ONCE_MORE], False),
+    ("other gradients, and an update more", [differ("grad", "w", grad(1.0), grad(3.0)), ONCE_MORE], False),
+    ("a weight and no count", [differ("param", "w", grad(1.0), grad(3.0))], False),
+]
+
+
+@pytest.mark.parametrize(("differences", "told"), [one[1:] for one in COUNTS], ids=[one[0] for one in COUNTS])
+@pytest.mark.parametrize("other_scale", [False, True])
+def test_an_update_too_many_is_told_where_nothing_else_brings_it(
+    differences: list[Any], told: bool, other_scale: bool
+) -> None:
+    """Where the loss scale is not restored, an update is skipped for an overflow and not for a counter."""
+    scales = [{"scaler": {"scale": entry_of(value)}} for value in (8.0, 4.0 if other_scale else 8.0)]
+    load = compare_states(*(state_of(sections=one) for one in scales))
+    codes = {one.code for one in judge(replace(case(*differences), load=load)).findings}
+    assert ("CK612" in codes) is (told and not other_scale)
