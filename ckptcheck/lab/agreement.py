@@ -6,9 +6,8 @@ from typing import Any, Final
 import torch
 
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes
-from ckptcheck.experiment.raised import one_line
 from ckptcheck.finding import Json
-from ckptcheck.lab.bench import Bench
+from ckptcheck.lab.bench import Bench, said_of
 from ckptcheck.lab.contract import FOR, NONE, ZERO, Agreement
 from ckptcheck.lab.snapshot import Snapshot, same
 from ckptcheck.lab.subject import Subject
@@ -44,7 +43,7 @@ class _Last:
             self.twin.update()
             self.after = self._snapshot()
         except Exception as error:  # noqa: BLE001  whatever it says, it is not there
-            self.raised = one_line(error)
+            self.raised = said_of(error)
         else:
             self.answer = not before.same_param(self.after), before.changed_state(self.after)
 

@@ -25,6 +25,23 @@ _SHAPES: Final = {"p": (2, 3), "q": (3, 2)}
 """The parameter that is looked at, and one beside it that always has a gradient."""
 
 
+class StepRaisedError(Exception):
+    """A step of an optimizer raised; what it raised is the cause. Anything else that raises is no word of its step."""
+
+
+def stepped(optimizer: Any, device: torch.device, *, closes: bool) -> None:
+    """Make one step, with a closure where it wants one. StepRaisedError around whatever it raises."""
+    seed(device)  # some draw in their step, and twins shall draw the same
+    loss = torch.ones((), device=device)
+    try:
+        if closes:
+            optimizer.step(lambda: loss)
+        else:
+            optimizer.step()
+    except Exception as error:
+        raise StepRaisedError from error
+
+
 class Twin:
     """One optimizer over "p" and "q". Two of the same bench that made the same steps are equal to the bit."""
 
@@ -60,12 +77,7 @@ class Twin:
 
     def update(self) -> None:
         """Make one step of the optimizer with the gradients that are there."""
-        seed(self.p.device)  # some draw in their step, and twins shall draw the same
-        if self._closes:
-            loss = torch.ones((), device=self.p.device)
-            self.optimizer.step(lambda: loss)
-        else:
-            self.optimizer.step()
+        stepped(self.optimizer, self.p.device, closes=self._closes)
 
     def catch_up(self, steps: int) -> None:
         """Take so many steps for made: the next gradients are those that follow them."""
@@ -125,7 +137,7 @@ class Bench:
         self, scenario: str, optimizer: Any, parameter: torch.Tensor, act: Callable[[], object], *,
         history: int, name: str = "p", facts: Callable[[], Mapping[str, Json]] | Mapping[str, Json] = NO_FACTS,
     ) -> Row:  # fmt: skip
-        """Do `act`, and say what it made of the parameter. What it raises is told in the row.
+        """Do `act`, and say what it made of the parameter. What a step raises is told in the row; all else passes.
 
         `facts` that can be called are asked for afterwards.
         """
@@ -137,8 +149,8 @@ class Bench:
         try:
             with entering:
                 act()
-        except Exception as error:  # noqa: BLE001  the optimizer may be the user's own
-            raised = one_line(error)
+        except StepRaisedError as error:
+            raised = said_of(error)
         after = Snapshot.of(optimizer, parameter)
         changed = before.changed_state(after)
         counter, counted = after.counter(), before.counter()
@@ -156,12 +168,12 @@ class Bench:
             device=str(parameter.device), dtype=str(parameter.dtype).removeprefix("torch."), versions=self.versions,
         )  # fmt: skip
 
-    def failed(self, scenario: str, error: Exception) -> Row:
+    def failed(self, scenario: str, error: BaseException) -> Row:
         """The row of a scenario that did not come to its step."""
         return Row(
             optimizer=self.subject.name, variant=self.variant.name, implementation=self.implementation,
             scenario=scenario, parameter="p", hyperparameters={}, history=0, grad=NONZERO, entered_step=False,
-            param_changed=False, state_changed=(), step_advanced=None, raised=one_line(error), device=self.device,
+            param_changed=False, state_changed=(), step_advanced=None, raised=said_of(error), device=self.device,
             dtype=str(self.dtype).removeprefix("torch."), versions=self.versions,
         )  # fmt: skip
 
@@ -179,6 +191,11 @@ def seed(device: torch.device) -> None:
     torch.default_generator.manual_seed(SEED)
     if device.type == "cuda":
         torch.cuda.manual_seed(SEED)
+
+
+def said_of(error: BaseException) -> str:
+    """What was raised, in one line; of a step what its optimizer said."""
+    return one_line(error.__cause__ if isinstance(error, StepRaisedError) and error.__cause__ is not None else error)
 
 
 def presence(grad: torch.Tensor | None) -> str:

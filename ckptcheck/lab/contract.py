@@ -220,7 +220,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Contracts:
-    """All that a probe found out; `baseline` are the rows of an earlier one, None where none was given."""
+    """All that a probe found out; `baseline` are the rows of an earlier one, None where none was given.
+
+    `left_out` are scenarios that came to no step: optimizer, scenario, reason.
+    """
 
     rows: tuple[Row, ...] = ()
     implementations: tuple[Agreement, ...] = ()
@@ -228,11 +231,13 @@ class Contracts:
     keeping: tuple[Keeping, ...] = ()
     freezing: tuple[Way, ...] = ()
     baseline: tuple[Row, ...] | None = None
+    left_out: tuple[tuple[str, str, str], ...] = ()
 
     def to_json(self) -> dict[str, Json]:
         """As plain JSON, without the baseline."""
         parts = ("rows", "implementations", "exact", "keeping", "freezing")
-        return {name: [one.to_json() for one in getattr(self, name)] for name in parts}
+        told: dict[str, Json] = {name: [one.to_json() for one in getattr(self, name)] for name in parts}
+        return {**told, "left_out": [[*one] for one in self.left_out]}
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "Contracts":
@@ -243,12 +248,13 @@ class Contracts:
             tuple(Transition.of_json(one) for one in values["exact"]),
             tuple(Keeping.of_json(one) for one in values["keeping"]),
             tuple(Way.of_json(one) for one in values["freezing"]),
+            left_out=tuple((one[0], one[1], one[2]) for one in values["left_out"]),
         )
 
 
 def joined(parts: Sequence[Contracts], *, in_order: bool = False) -> Contracts:
     """Several as one, `in_order` of the optimizers' names."""
-    names = ("rows", "implementations", "exact", "keeping", "freezing")
+    names = ("rows", "implementations", "exact", "keeping", "freezing", "left_out")
     whole = {name: [one for part in parts for one in getattr(part, name)] for name in names}
     if in_order:
         for name in ("rows", "implementations", "keeping"):

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import torch
 
-from ckptcheck.experiment.raised import one_line
-from ckptcheck.lab.bench import HISTORY, Bench, Twin
+from ckptcheck.lab.bench import HISTORY, Bench, Twin, said_of
 from ckptcheck.lab.contract import Keeping
 from ckptcheck.lab.snapshot import PARAM, Snapshot, same
 
@@ -26,7 +25,7 @@ def keeping(bench: Bench) -> Keeping:
         for one in (going, resumed):
             one.train(STEPS)
     except Exception as error:  # noqa: BLE001  the optimizer may be the user's own
-        return Keeping(name, variant, None, reason=one_line(error))
+        return Keeping(name, variant, None, reason=said_of(error))
     unlike = list(_unlike(going, resumed))
     return Keeping(name, variant, not unlike, outside, _in_words(unlike))
 

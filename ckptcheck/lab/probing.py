@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from ckptcheck.lab.agreement import agreements
 from ckptcheck.lab.asked import made_or_refused
-from ckptcheck.lab.bench import Bench
+from ckptcheck.lab.bench import Bench, StepRaisedError, said_of
 from ckptcheck.lab.contract import Contracts, Row
 from ckptcheck.lab.keeping import keeping
 from ckptcheck.lab.scenarios.table import OF_EVERY_VARIANT, OF_THE_DEFAULTS, Scenario
@@ -16,15 +16,19 @@ def probed(subject: Subject, device: str) -> Contracts:
     """All rows of a subject. TargetError where it cannot be made with its arguments."""
     defaults = _defaults(subject, device)
     rows: list[Row] = []
+    left_out: dict[str, str] = {}
     variants = list(variants_of(subject, defaults))
     for variant in variants:
         for implementation in implementations_of(subject):
             bench = Bench(subject, variant, implementation, device)
             if _works(bench):
-                rows += _rows(bench, OF_EVERY_VARIANT if variant.name else {**OF_EVERY_VARIANT, **OF_THE_DEFAULTS})
+                scenarios = OF_EVERY_VARIANT if variant.name else {**OF_EVERY_VARIANT, **OF_THE_DEFAULTS}
+                rows += _rows(bench, scenarios, left_out)
     computed = [one for one in variants if one.hyperparameters.get("differentiable")]  # they cannot be reloaded
     kept = tuple(keeping(Bench(subject, one, device=device)) for one in variants if one not in computed)
-    return Contracts(tuple(rows), implementations=tuple(agreements(subject, variants, device)), keeping=kept)
+    agreeing = tuple(agreements(subject, variants, device))
+    reasons = tuple((subject.name, scenario, reason) for scenario, reason in left_out.items())
+    return Contracts(tuple(rows), implementations=agreeing, keeping=kept, left_out=reasons)
 
 
 def _defaults(subject: Subject, device: str) -> dict[str, object]:
@@ -45,9 +49,12 @@ def _works(bench: Bench) -> bool:
     return True
 
 
-def _rows(bench: Bench, scenarios: Mapping[str, Scenario]) -> Iterator[Row]:
+def _rows(bench: Bench, scenarios: Mapping[str, Scenario], left_out: dict[str, str]) -> Iterator[Row]:
+    """The rows; into `left_out` goes each scenario that came to no step, with the reason."""
     for name, scenario in scenarios.items():
         try:
             yield from scenario(bench)
-        except Exception as error:  # noqa: BLE001  the optimizer may be the user's own
+        except StepRaisedError as error:
             yield bench.failed(name, error)
+        except Exception as error:  # noqa: BLE001  the optimizer may lack what the scenario asks of it
+            left_out[name] = said_of(error)

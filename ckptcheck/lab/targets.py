@@ -9,7 +9,7 @@ from ckptcheck.errors import TargetError
 from ckptcheck.experiment.run import Run
 from ckptcheck.experiment.worker import Teller
 from ckptcheck.finding import Json
-from ckptcheck.lab.bench import Bench, seed
+from ckptcheck.lab.bench import Bench, stepped
 from ckptcheck.lab.contract import FOR, FOREACH, FUSED, NONE, NONZERO, ZERO, Row
 from ckptcheck.lab.copies import copied
 from ckptcheck.lab.job import ProbeJob
@@ -79,11 +79,8 @@ def _row(bench: Bench, optimizer: Any, where: tuple[int, torch.Tensor], case: tu
     if scenario == "lr-zero":
         members["lr"] = members["lr"] * 0 if "lr" in members else 0.0
 
-    def act() -> object:
-        seed(own.device)
-        if step_needs_closure(copy):
-            return copy.step(lambda: torch.ones((), device=own.device))
-        return copy.step()
+    def act() -> None:
+        stepped(copy, own.device, closes=step_needs_closure(copy))
 
     facts: Mapping[str, Json] = {"group": group, "requires_grad": parameter.requires_grad}
     return bench.row(scenario, copy, own, act, history=STEPS, name=name, facts=facts)

@@ -110,7 +110,7 @@ def _in_both(found: Contracts) -> int:
 
 def _beside(question: ProbeQuestion, found: Contracts) -> list[NotJudged]:
     """What was asked and had no subject."""
-    told = []
+    told = [NotJudged("CK706", f"{who} has no scenario {name}: {why}") for who, name, why in found.left_out]
     if question.freeze and not found.freezing:
         told.append(NotJudged("CK702", f"a freeze contract is for a target, and {question.subject} is none"))
     if question.subject and not found.rows:

@@ -107,3 +107,24 @@ def test_a_class_that_makes_something_else_is_refused(probe, tmp_path):
     path.write_text("def make(params):\n    return list(params)\n")
     with pytest.raises(TargetError, match=r"makes a list, which is no optimizer"):
         probe(f"{path}:make")
+
+
+def test_one_that_is_no_torch_optimizer_is_not_blamed_for_what_it_lacks(probe, tmp_path):
+    path = tmp_path / "duck.py"
+    path.write_text(
+        "import torch\n"
+        "class Duck:\n"
+        "    def __init__(self, params, lr=0.1): self.param_groups = [{'params': list(params), 'lr': lr}]\n"
+        "    def zero_grad(self, set_to_none=True):\n"
+        "        for p in self.param_groups[0]['params']: p.grad = None\n"
+        "    @torch.no_grad()\n"
+        "    def step(self):\n"
+        "        for p in self.param_groups[0]['params']:\n"
+        "            if p.grad is not None: p -= self.param_groups[0]['lr'] * p.grad\n"
+    )
+    result = probe(f"{path}:Duck")
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+    left_out = {one.reason.partition(":Duck has no scenario ")[2].partition(":")[0] for one in result.not_judged}
+    assert {"frozen-lr-zero", "accumulation-over-a-resume"} <= left_out
+    moved = {row["grad"]: row["param_changed"] for row in result.parts["contract"] if row["scenario"] == "history"}
+    assert moved == {"none": False, "zero": False, "nonzero": True}

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from ckptcheck.lab.bench import HISTORY, SEED, Bench, seed
+from ckptcheck.lab.bench import HISTORY, SEED, Bench, seed, stepped
 from ckptcheck.lab.subject import step_needs_closure
 
 SIZE: Final = (2, 3)
@@ -67,12 +67,7 @@ class Training:
 
     def update(self) -> None:
         """Make one step of the optimizer with the gradients that are there."""
-        seed(torch.device(self.device))
-        if step_needs_closure(self.optimizer):
-            loss = torch.ones((), device=self.device)
-            self.optimizer.step(lambda: loss)
-        else:
-            self.optimizer.step()
+        stepped(self.optimizer, torch.device(self.device), closes=step_needs_closure(self.optimizer))
 
     def train(self, steps: int = HISTORY, *, set_to_none: bool = True) -> None:
         """So many steps."""
