@@ -5,7 +5,7 @@ from typing import Final
 
 from ckptcheck.finding import Json, Place, Severity
 from ckptcheck.lab.contract import NONE, Contracts, Way
-from ckptcheck.rules.contracts.gradients import KNOWN, called, what_moved
+from ckptcheck.rules.contracts.gradients import called, is_known, what_moved
 from ckptcheck.rules.rule import Evidence, Rule, also, rule
 from ckptcheck.rules.runs.frozen import gradient_on_frozen_parameter
 
@@ -38,9 +38,9 @@ def frozen_parameter_stepped(found: Contracts) -> Iterator[Evidence]:
             Place(parameter=row.parameter),
             {"optimizer": row.optimizer, "variant": row.variant, "param_changed": row.param_changed,
              "state_changed": [*row.state_changed], "before": dict(row.before), "after": dict(row.after)},
-            "keep frozen parameters out of its groups" if row.optimizer in KNOWN
+            "keep frozen parameters out of its groups" if is_known(row)
             else "leave parameters whose grad is None out of the step, as the optimizers of torch do",
-            Severity.WARNING if row.optimizer in KNOWN else None,
+            Severity.WARNING if is_known(row) else None,
         )  # fmt: skip
     yield from (_broken(found, way) for way in _present(found) if way.contract != "no-grad")
 
@@ -59,7 +59,7 @@ def _broken(found: Contracts, way: Way) -> Evidence:
     """The contract does not hold in the target as it is; what to do is what was seen to keep it."""
     asked = way.pattern, way.contract
     keeping = [one.name for one in found.freezing if (one.pattern, one.contract) == asked and one.keeps]
-    fix = f"freeze by: {keeping[0]}" if keeping else "no way of freezing that was tried keeps the contract"
+    fix = f"freeze by: {keeping[0]}" if keeping else _no_way(found, asked)
     numbers: dict[str, Json] = {"pattern": way.pattern, "contract": way.contract, "would_keep": [*keeping]}
     return Evidence(
         f"{way.parameter} is under contract {way.contract!r}, which is broken in step {way.broken_at}: {way.broken_by}",
@@ -67,6 +67,14 @@ def _broken(found: Contracts, way: Way) -> Evidence:
         {**numbers, **way.evidence},
         fix,
     )
+
+
+def _no_way(found: Contracts, asked: tuple[str, str]) -> str:
+    """That no other way keeps the contract, or that none could be tried to the end."""
+    others = [one for one in found.freezing if (one.pattern, one.contract) == asked and one.name != PRESENT]
+    if others and all(one.keeps is None for one in others):
+        return f"no other way could be tried to the end: {others[0].reason}"
+    return "no way of freezing that was tried keeps the contract"
 
 
 RULES: Final[tuple[Rule[Contracts], ...]] = (frozen_parameter_stepped, gradient_reaches_frozen)

@@ -28,7 +28,7 @@ def none_treated_as_zero(found: Contracts) -> Iterator[Evidence]:
         if row.scenario != _SCENARIO or row.grad != NONE or not row.moved or (row.optimizer, row.variant) in told:
             continue
         told.add((row.optimizer, row.variant))
-        known = row.optimizer in KNOWN
+        known = is_known(row)
         yield Evidence(
             f"{called(row)} takes a gradient that is none for zeros: a step without one changes {what_moved(row)}",
             Place(parameter=row.parameter),
@@ -39,6 +39,11 @@ def none_treated_as_zero(found: Contracts) -> Iterator[Evidence]:
             else "leave parameters whose grad is None out of the step, as the optimizers of torch do",
             Severity.WARNING if known else None,
         )  # fmt: skip
+
+
+def is_known(row: Row) -> bool:
+    """Whether the optimizer is one of `KNOWN`, by itself or in a target, where its class stands behind its place."""
+    return row.optimizer in KNOWN or row.optimizer.endswith(tuple(f" ({one})" for one in KNOWN))
 
 
 def called(row: Row) -> str:

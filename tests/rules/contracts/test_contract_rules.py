@@ -29,6 +29,8 @@ FIRES = {
     "value moves for none": ("CK701", Severity.ERROR, {"rows": [MOVED]}),
     "state alone moves for none": ("CK701", Severity.ERROR, {"rows": [replace(REST, state_changed=("step",))]}),
     "lbfgs, which is known": ("CK701", Severity.WARNING, {"rows": [replace(MOVED, optimizer="LBFGS")]}),
+    "lbfgs in a target": ("CK701", Severity.WARNING, {"rows": [replace(MOVED, optimizer="optimizer 1 (LBFGS)")]}),
+    "one that has its name in its own": ("CK701", Severity.ERROR, {"rows": [replace(MOVED, optimizer="own.py:LBFGS")]}),
     "frozen and without a gradient": ("CK702", Severity.ERROR, {"rows": [replace(MOVED, scenario="frozen-none")]}),
     "frozen under lbfgs": (
         "CK702", Severity.WARNING, {"rows": [replace(MOVED, scenario="frozen-none", optimizer="LBFGS")]},
@@ -116,3 +118,11 @@ def test_what_could_not_be_judged_is_said_with_the_reason():
         NotJudged("CK705", "1 of 2 cases of the baseline were not probed, such as Own [for], gone"),
     ]
     assert NotJudged("CK705", "no baseline was given") in _said(rows=[REST])[2]
+
+
+def test_where_no_way_could_be_tried_to_the_end_the_reason_is_told():
+    others = [Way(name, "body.*", "hold", 20, None, reason="ValueError: late") for name in ("one", "two")]
+    _, (finding,), _ = _said(freezing=[PRESENT, *others])
+    assert finding.fix == "no other way could be tried to the end: ValueError: late"
+    _, (finding,), _ = _said(freezing=[PRESENT, replace(others[0], keeps=False), others[1]])
+    assert finding.fix == "no way of freezing that was tried keeps the contract"
