@@ -20,14 +20,16 @@ _SHAPES: Final = {"p": (37, 53), "q": (8, 5)}
 """Large enough for what works in vectors, and with a rest that does not fill one."""
 
 
-def agreements(subject: Subject, variants: Sequence[Variant], device: str) -> Iterator[Agreement]:
+def agreements(
+    subject: Subject, variants: Sequence[Variant], device: str, *, flat: bool = False
+) -> Iterator[Agreement]:
     """Each implementation that the subject has beside its loop, with each variant."""
     others = [one for one in implementations_of(subject) if one != FOR]
     for variant in variants if others else ():
         for grad in (NONE, ZERO):
-            plain = _Last(Bench(subject, variant, FOR, device), grad)
+            plain = _Last(Bench(subject, variant, FOR, device, flat=flat), grad)
             for implementation in others:
-                yield _agreement(plain, _Last(Bench(subject, variant, implementation, device), grad), grad)
+                yield _agreement(plain, _Last(Bench(subject, variant, implementation, device, flat=flat), grad), grad)
 
 
 class _Last:

@@ -1,6 +1,7 @@
 """What was asked to be probed: an optimizer of torch, one of the user's own, or a target."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from types import ModuleType
@@ -13,7 +14,7 @@ from ckptcheck.experiment.run import Context, Run
 from ckptcheck.experiment.target import DEFAULT_FACTORY, check_run, import_place, split_target
 from ckptcheck.lab.subject import HOW_TO_NAME, Subject, parameters_of, torch_classes, torch_subject
 
-_TAKES_PARAMETERS: Final = frozenset({"params", "parameters", "param_groups"})
+_TAKES_PARAMETERS: Final = re.compile(r"(\w*_)?(params|parameters|param_groups|groups)")
 """First argument of a function that makes an optimizer; the one of a target's factory is its context."""
 _TORCH: Final = ("torch.optim.", "torch.optim:", "optim.")
 
@@ -44,11 +45,23 @@ def asked_for(text: str, arguments: Mapping[str, Any]) -> Subject | Target:
         return Subject(text, found, arguments)
     if not callable(found):
         raise TargetError(f"{text}: {name} is a {type(found).__name__}, neither a class nor a function; {HOW_TO_NAME}")
-    if next(iter(parameters_of(found)), "") in _TAKES_PARAMETERS:
+    first = next(iter(parameters_of(found)), "")
+    if _TAKES_PARAMETERS.fullmatch(first) or _makes_optimizer(found):
         return Subject(text, found, arguments)
     if arguments:
-        raise TargetError(f"--arg is for an optimizer: the target {text!r} makes its own")
+        raise TargetError(
+            f"--arg is for an optimizer: {text!r} is taken for a target, which makes its own; a function that makes an "
+            f"optimizer has params as its first argument"
+        )
     return lambda context: check_run(text, found(context))
+
+
+def _makes_optimizer(found: Callable[..., Any]) -> bool:
+    """Whether a function says by its annotation that it returns an optimizer."""
+    said = getattr(found, "__annotations__", {}).get("return")
+    if isinstance(said, str):
+        return said.rpartition(".")[2] == "Optimizer"
+    return isinstance(said, type) and is_optimizer_class(said)
 
 
 def is_optimizer_class(found: type) -> bool:

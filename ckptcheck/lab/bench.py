@@ -1,5 +1,6 @@
 """Twins of one optimizer: the same parameters, the same gradients, the same steps, so that one thing can differ."""
 
+import math
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ _SHAPES: Final = {"p": (2, 3), "q": (3, 2)}
 """The parameter that is looked at, and one beside it that always has a gradient."""
 
 
+class UnsuitableError(Exception):
+    """A scenario cannot be tried with an optimizer like this; says why."""
+
+
 class StepRaisedError(Exception):
     """A step of an optimizer raised; what it raised is the cause. Anything else that raises is no word of its step."""
 
@@ -38,7 +43,7 @@ def stepped(optimizer: Any, device: torch.device, *, closes: bool) -> None:
             optimizer.step(lambda: loss)
         else:
             optimizer.step()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise StepRaisedError from error
 
 
@@ -92,13 +97,17 @@ class Twin:
 
 @dataclass(frozen=True)
 class Bench:
-    """One subject with one set of hyperparameters and one implementation, on one device."""
+    """One subject with one set of hyperparameters and one implementation, on one device.
+
+    `flat`: all parameters have one dimension, for an optimizer that takes no other.
+    """
 
     subject: Subject
     variant: Variant
     implementation: str = FOR
     device: str = "cpu"
     dtype: torch.dtype = torch.float32
+    flat: bool = False
 
     def arguments(self, **more: Any) -> dict[str, Any]:
         """What goes to the constructor beside what the user gave."""
@@ -115,7 +124,8 @@ class Bench:
     def parameters(self, shapes: Mapping[str, tuple[int, ...]] = _SHAPES) -> dict[str, torch.Tensor]:
         """New parameters, the same ones at every call."""
         draw = torch.Generator().manual_seed(SEED)
-        drawn = {name: torch.randn(shape, generator=draw, dtype=torch.float64) for name, shape in shapes.items()}
+        sizes = {name: (math.prod(one),) if self.flat else one for name, one in shapes.items()}
+        drawn = {name: torch.randn(one, generator=draw, dtype=torch.float64) for name, one in sizes.items()}
         made = {name: torch.nn.Parameter(one.to(self.device, self.dtype)) for name, one in drawn.items()}
         # A step that is differentiated through is one on what was computed: leaves cannot be changed in place.
         differentiated = self.variant.hyperparameters.get("differentiable", False)

@@ -1,44 +1,64 @@
 """Whether an optimizer gives all that its next steps need into `state_dict()`: a reload, and the steps that follow."""
 
+import io
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from typing import Any, Final
 
 import torch
 
-from ckptcheck.lab.bench import HISTORY, Bench, Twin, said_of
+from ckptcheck.lab.bench import Bench, Twin, said_of
 from ckptcheck.lab.contract import Keeping
 from ckptcheck.lab.snapshot import PARAM, Snapshot, same
 
-STEPS: Final = 2
-"""Steps after the reload: what a step itself computes anew shows in the second one only."""
+BEFORE: Final = 7
+"""Steps before the reload: a prime, so that no usual period of an optimizer begins anew with the reload."""
+STEPS: Final = 13
+"""Steps after the reload: what acts every tenth step, or computes anew what it lacks, shows only after a while."""
 _OF_TORCH: Final = frozenset({"state", "param_groups", "defaults"})
 
 
 def keeping(bench: Bench) -> Keeping:
-    """Reload a twin into a new instance over equal parameters, and let both go on with the same gradients."""
+    """Reload a twin into a new instance over equal parameters, and let both go on with the same gradients.
+
+    A third one that is not reloaded shows whether steps repeat at all: where they do not, a reload cannot be judged.
+    """
     name, variant = bench.subject.name, bench.variant.name
     try:
-        going = bench.twin()
+        going, control = bench.twin(BEFORE), bench.twin(BEFORE)
         outside = tuple(_changed_attributes(bench, going))
-        resumed = _reloaded(bench, going)
-        for one in (going, resumed):
+        saved = _saved(going)
+        for one in (going, control):
             one.train(STEPS)
+        if any(_unlike(going, control)):
+            return Keeping(name, variant, None, outside, reason=_NOT_REPEATING)
+        resumed = _reloaded(bench, saved)
+        resumed.train(STEPS)
     except Exception as error:  # noqa: BLE001  the optimizer may be the user's own
         return Keeping(name, variant, None, reason=said_of(error))
     unlike = list(_unlike(going, resumed))
     return Keeping(name, variant, not unlike, outside, _in_words(unlike))
 
 
-def _reloaded(bench: Bench, going: Twin) -> Twin:
-    """A new instance that was given the values and the `state_dict()` of another one, as a resume does."""
-    state = deepcopy(going.optimizer.state_dict())
+_NOT_REPEATING: Final = "two that were made alike and given the same gradients differ by themselves: it does not repeat"
+
+
+def _saved(going: Twin) -> bytes:
+    """What a checkpoint of it holds: parameters, and its `state_dict()`."""
+    file = io.BytesIO()
+    torch.save({"parameters": going.parameters, "optimizer": going.optimizer.state_dict()}, file)
+    return file.getvalue()
+
+
+def _reloaded(bench: Bench, saved: bytes) -> Twin:
+    """A new instance that was given what was saved, as a resume does."""
+    # Our own bytes, of a moment ago: an optimizer's state may hold objects of its own.
+    loaded = torch.load(io.BytesIO(saved), weights_only=False)
     resumed = bench.twin(history=0)
     with torch.no_grad():
         for name, one in resumed.parameters.items():
-            one.copy_(going.parameters[name])
-    resumed.optimizer.load_state_dict(state)
-    resumed.catch_up(HISTORY)
+            one.copy_(loaded["parameters"][name])
+    resumed.optimizer.load_state_dict(loaded["optimizer"])
+    resumed.catch_up(BEFORE)
     return resumed
 
 

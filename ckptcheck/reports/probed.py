@@ -21,6 +21,8 @@ _CELLS: Final = (
 """Title of a column, and the scenario and gradient that it shows."""
 _HEAD: Final = ("Optimizer", *(title for title, _, _ in _CELLS), "State that zeros move")
 _NAMES: Final = 3
+_RESTING: Final = ("history", "no-history", "rests")
+"""Scenarios of a gradient that is none: after a history, without one, and for many steps."""
 _IN_TABLE: Final = frozenset(scenario for _, scenario, _ in _CELLS)
 _NOT_TRIED: Final = "-"
 _LIKE_THE_DEFAULTS: Final = frozenset({"maximize", "differentiable"})
@@ -58,10 +60,10 @@ def _against(result: Result) -> str:
 
 def _in_short(rows: Sequence[Entry]) -> str:
     """What none and zeros do in all rows with a history, in a phrase."""
-    none = [one for one in rows if one.get("scenario") == "history" and one.get("grad") == "none"]
+    none = [one for one in rows if one.get("scenario") in _RESTING and one.get("grad") == "none"]
     zero = [one for one in rows if one.get("scenario") == "history" and one.get("grad") == "zero"]
     resting = [one for one in none if not _moves(one)]
-    first = "a gradient that is none moves nothing" if len(resting) == len(none) else (
+    first = "a gradient that is none moves nothing, at the first step or later" if len(resting) == len(none) else (
         f"a gradient that is none moves nothing in {len(resting)} of {len(none)} cases"
     )  # fmt: skip
     moved = sum(bool(one.get("param_changed")) for one in zero)

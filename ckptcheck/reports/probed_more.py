@@ -87,6 +87,9 @@ def _grouped(rows: Iterable[Entry], key: str) -> dict[str, list[Entry]]:
     return found
 
 
+_STATE_ALONE: Final = "in the state alone"
+
+
 def _agreement(rows: Sequence[Entry]) -> str:
     unlike = [one for one in rows if one.get("bitwise") is not True]
     contracts = [one for one in rows if one.get("same_contract") is False]
@@ -96,8 +99,11 @@ def _agreement(rows: Sequence[Entry]) -> str:
     ulps = [ulp for one in unlike if isinstance(ulp := one.get("max_ulp"), int)]
     sizes = [float(size) for one in unlike if isinstance(size := one.get("max_abs"), int | float)]
     far = [f"{max(ulps)} ULP"] * bool(ulps) + [f"{max(sizes):.1e}"] * bool(sizes)
+    if ulps and not max(ulps):  # the parameters agree to the bit
+        far = [_STATE_ALONE]
     share = f" in {len(unlike)} of {len(rows)} cases" if len(rows) > 1 else ""
-    return f"other bits{share}, by up to {', '.join(far) or 'some state'}{contract}"
+    by = far[0] if far == [_STATE_ALONE] else f"by up to {', '.join(far) or 'some state'}"
+    return f"other bits{share}, {by}{contract}"
 
 
 def keeping(sheet: Sheet, result: Result, full: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ckptcheck.errors import OutputError, RunFailedError, UsageError
 from ckptcheck.finding import FAIL_ON, SCHEMA, Compared, Finding, Json, NotJudged, Result, Verdict
-from ckptcheck.lab.contract import Contracts, Row, joined
+from ckptcheck.lab.contract import NONZERO, Contracts, Row, joined
 from ckptcheck.lab.job import ProbeJob
 from ckptcheck.progress import Progress
 from ckptcheck.verdict.asking import check_freeze
@@ -58,7 +58,7 @@ def probe_contracts(question: ProbeQuestion, progress: Progress | None = None) -
     if question.baseline is None:  # nobody misses a baseline that was not given
         rules = [one for one in rules if "baseline" not in one.needs]
     findings, not_judged = judged(rules, found, WHY_NOT)
-    not_judged += _beside(question, found)
+    not_judged = [*_beside(question, found), *not_judged]
     return Result(
         command="probe",
         verdict=_verdict(found, findings, question),
@@ -103,6 +103,13 @@ def _job(question: ProbeQuestion, folder: Path, share: tuple[int, int]) -> Probe
     )  # fmt: skip
 
 
+def _idle(found: Contracts) -> list[str]:
+    """Optimizers of which no step with a gradient changes anything, as with a learning rate of 0."""
+    stepped = [row for row in found.rows if row.scenario == "history" and row.grad == NONZERO]
+    moving = {row.optimizer for row in stepped if row.moved or row.raised}
+    return [*dict.fromkeys(row.optimizer for row in stepped if row.optimizer not in moving)]
+
+
 def _in_both(found: Contracts) -> int:
     """How many cases the baseline has as well."""
     return len({row.case for row in found.rows} & {row.case for row in found.baseline or ()})
@@ -110,7 +117,9 @@ def _in_both(found: Contracts) -> int:
 
 def _beside(question: ProbeQuestion, found: Contracts) -> list[NotJudged]:
     """What was asked and had no subject."""
-    told = [NotJudged("CK706", f"{who} has no scenario {name}: {why}") for who, name, why in found.left_out]
+    told = [NotJudged("CK701", f"{who} changes nothing with a nonzero gradient either: its rests say nothing")
+            for who in _idle(found)]  # fmt: skip
+    told += [NotJudged("CK706", f"{who} has no scenario {name}: {why}") for who, name, why in found.left_out]
     if question.freeze and not found.freezing:
         told.append(NotJudged("CK702", f"a freeze contract is for a target, and {question.subject} is none"))
     if question.subject and not found.rows:
@@ -155,6 +164,8 @@ def _verdict(found: Contracts, findings: Sequence[Finding], question: ProbeQuest
     if broken or any(one.severity in FAIL_ON[question.fail_on] for one in findings):
         return Verdict.FAIL
     if found.baseline is not None and not _in_both(found):
+        return Verdict.INCONCLUSIVE
+    if _idle(found):
         return Verdict.INCONCLUSIVE
     return Verdict.PASS if found.rows or found.exact or found.freezing else Verdict.INCONCLUSIVE
 

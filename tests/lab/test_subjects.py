@@ -128,3 +128,45 @@ def test_one_that_is_no_torch_optimizer_is_not_blamed_for_what_it_lacks(probe, t
     assert {"frozen-lr-zero", "accumulation-over-a-resume"} <= left_out
     moved = {row["grad"]: row["param_changed"] for row in result.parts["contract"] if row["scenario"] == "history"}
     assert moved == {"none": False, "zero": False, "nonzero": True}
+
+
+ODD = f"{Path(__file__).parent / 'odd_optimizers.py'}:"
+TOLD = {
+    "DecaysTheRested": ({"CK701"}, "many steps without one change its value"),
+    "MakesStateAtOnce": ({"CK701"}, "a step without one, before any other, changes momentum"),
+    "Leaves": ({"CK706"}, "SystemExit: 3"),
+    "DividesByItsNorm": ({"CK501"}, "makes param NaN or infinite"),
+}
+SILENT = ("OneDimension", "OneDimensionFromTheBegin", "of_model_params", "that_says_what_it_makes")
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_an_odd_one_is_told_rightly(probe, name):
+    codes, words = TOLD[name]
+    result = probe(ODD + name)
+    assert (result.verdict, {one.code for one in result.findings}) == (Verdict.FAIL, codes)
+    assert words in result.findings[0].message
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_a_legal_one_is_silent(probe, name):
+    result = probe(ODD + name)
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+
+
+def test_scenarios_with_modules_are_left_out_for_one_dimension(probe):
+    result = probe(ODD + "OneDimension")
+    assert any("branch-inactive" in one.reason and "one dimension only" in one.reason for one in result.not_judged)
+    assert "branch-inactive" not in {one["scenario"] for one in result.parts["contract"]}
+
+
+def test_one_that_does_nothing_with_a_gradient_is_no_pass(probe):
+    result = probe(ODD + "DoesNothing")
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "changes nothing with a nonzero gradient" in result.not_judged[0].reason
+
+
+def test_one_that_does_not_repeat_is_not_blamed_for_its_reload(probe):
+    result = probe(ODD + "NotRepeating")
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+    assert any(one.code == "CK703" and "does not repeat" in one.reason for one in result.not_judged)

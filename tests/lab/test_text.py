@@ -19,7 +19,7 @@ def _text(result, **page):
 
 def test_one_optimizer_is_a_row_for_each_variant_and_a_line_for_each_scenario(probe):
     text = _text(probe("SGD"))
-    assert text.startswith("PASS  SGD: a gradient that is none moves nothing; zeros move the parameter in ")
+    assert text.startswith("PASS  SGD: a gradient that is none moves nothing, at the first step or later; zeros move the")
     found = (re.match(r"(SGD[a-z, ]*?) +((?:rests|value|state|both)  .*)", line) for line in text.splitlines())
     rows = {one[1]: one[2].split() for one in found if one}
     assert rows["SGD"] == ["rests", "rests", "rests", "rests"]

@@ -1,9 +1,13 @@
 """A gradient that is none, zero or not, with a history and without, and with a learning rate of 0."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from ckptcheck.lab.bench import HISTORY, Bench, Twin
 from ckptcheck.lab.contract import NONE, NONZERO, ZERO, Row
+
+RESTS: Final = 40
+"""Steps without a gradient: what an optimizer does every tenth or twentieth step shows in them."""
 
 
 def with_history(bench: Bench) -> Iterator[Row]:
@@ -27,6 +31,18 @@ def learning_rate_zero(bench: Bench) -> Iterator[Row]:
         for group in twin.optimizer.param_groups:
             group["lr"] = group["lr"] * 0  # a tensor stays one
         yield _one(bench, "lr-zero", twin, grad, HISTORY)
+
+
+def rests_for_long(bench: Bench) -> Iterator[Row]:
+    """A parameter that trained, and then has no gradient for many steps in which another one trains on."""
+    twin = bench.twin()
+    twin.give(p=NONE)
+
+    def steps() -> None:
+        twin.update()
+        twin.train(RESTS - 1, p=NONE)
+
+    yield bench.row("rests", twin.optimizer, twin.p, steps, history=HISTORY, facts={"steps": RESTS})
 
 
 def _one(bench: Bench, scenario: str, twin: Twin, grad: str, history: int) -> Row:

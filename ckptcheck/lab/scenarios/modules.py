@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from ckptcheck.lab.bench import HISTORY, SEED, Bench, seed, stepped
+from ckptcheck.lab.bench import HISTORY, SEED, Bench, UnsuitableError, seed, stepped
 from ckptcheck.lab.subject import step_needs_closure
 
 SIZE: Final = (2, 3)
@@ -77,7 +77,12 @@ class Training:
 
 
 def training(bench: Bench, module: Callable[[], nn.Module]) -> Training:
-    """A new module, the same at every call, with a new optimizer over its parameters."""
+    """A new module, the same at every call, with a new optimizer over its parameters.
+
+    UnsuitableError where the optimizer takes no weights of two dimensions.
+    """
+    if bench.flat:
+        raise UnsuitableError("it takes parameters of one dimension only, and the modules of this scenario have two")
     seed(torch.device(bench.device))
     made: Any = module().to(bench.device)
     return Training(made, bench.optimizer(list(made.parameters())), bench.device)

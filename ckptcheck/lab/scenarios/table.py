@@ -6,7 +6,7 @@ from typing import Final
 from ckptcheck.lab.bench import Bench
 from ckptcheck.lab.contract import Row
 from ckptcheck.lab.scenarios import branches, continuing, frozen, mixed
-from ckptcheck.lab.scenarios.gradients import learning_rate_zero, with_history, without_history
+from ckptcheck.lab.scenarios.gradients import learning_rate_zero, rests_for_long, with_history, without_history
 
 Scenario = Callable[[Bench], Iterator[Row]]
 """Yields the rows of a case; one that an optimizer has no use for yields none."""
@@ -18,6 +18,7 @@ OF_EVERY_VARIANT: Final[Mapping[str, Scenario]] = {
 }
 """Tried with all hyperparameters and in all implementations."""
 OF_THE_DEFAULTS: Final[Mapping[str, Scenario]] = {
+    "rests": rests_for_long,
     "branch-inactive": branches.branch_inactive,
     "branch-never-active": branches.branch_never_active,
     "shared": branches.shared,

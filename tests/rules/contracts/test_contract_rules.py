@@ -114,7 +114,7 @@ def test_what_could_not_be_judged_is_said_with_the_reason():
     _, findings, not_judged = _said(keeping=[keeping], rows=[REST], baseline=[REST, replace(REST, scenario="gone")])
     assert not findings
     assert not_judged == [
-        NotJudged("CK703", "Own could not be reloaded: TypeError: cannot"),
+        NotJudged("CK703", "a reload of Own cannot be judged: TypeError: cannot"),
         NotJudged("CK705", "1 of 2 cases of the baseline were not probed, such as Own [for], gone"),
     ]
     assert NotJudged("CK705", "no baseline was given") in _said(rows=[REST])[2]
