@@ -79,6 +79,13 @@ def refs(found: Checkpoint) -> set[int]:
     return {id(one.ref) for one in entries if one.ref is not None}
 
 
+@pytest.mark.parametrize("beside", ["optimizer", "random_states_0", "model"])
+def test_two_files_whose_names_differ_in_their_endings_are_both_kept(beside: str) -> None:
+    held = tensor("float32", (2,), 0)
+    found = explain(tree("folder", {"random_states_0.pkl": None, beside: None, f"{beside}.pt": held}))
+    assert (found.convention, refs(found)) == ("accelerate", {id(held)})
+
+
 @pytest.mark.parametrize("container", ["torch-zip", "safetensors", "folder", "zip"])
 @settings(max_examples=80, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(root=roots)
