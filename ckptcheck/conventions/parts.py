@@ -147,8 +147,7 @@ def _set_aside_strangers(parts: Parts) -> None:
     """What lies in an optimizer's place and is no state_dict of torch's form is kept as it is."""
     strangers = [key for key, one in parts.optimizers.items() if not (groups.is_optimizer(one) or is_flat(one))]
     for key in strangers:
-        put(parts.extra, key, parts.optimizers.pop(key))
-        parts.unrecognised.append(key)
+        parts.unrecognised.append(put(parts.extra, key, parts.optimizers.pop(key)))
 
 
 def _stripped(parts: Parts, model: Weights) -> tuple[str, ...]:
