@@ -85,8 +85,11 @@ class _Trial:
         return None
 
     def _named(self, run: Run) -> Named:
-        parameters = resolve(run.model).parameters
-        matched = [(name, one) for name, one in parameters.items() if fnmatchcase(name, self._pattern)]
+        names = resolve(run.model)
+        parameters = names.parameters
+        called = {name: (name, *names.aliases.get(name, ())) for name in parameters}
+        matched = [(name, one) for name, one in parameters.items()
+                   if any(fnmatchcase(own, self._pattern) for own in called[name])]  # fmt: skip
         if not matched:
             listed = ", ".join(parameters)[:200]
             raise TargetError(f"--freeze {self._pattern}={self._contract} matches no parameter; they are {listed}")
@@ -128,11 +131,29 @@ def _in_words(seen: Seen, contract: str) -> str:
         return "it is in a param group"
     if contract == "reset":
         return f"the optimizer keeps {', '.join(seen.kept)} for it"
-    grad = last_grad(seen)
     if contract == "no-grad":
         return "backward brings it a gradient: requires_grad is True" if seen.requires_grad else "a gradient reaches it"
+    if elsewhere := _beside_update(seen):
+        return elsewhere
+    return _by_update(seen)
+
+
+def _beside_update(seen: Seen) -> str:
+    """What the step itself did, beside an update that found a parameter to move; "" where it did nothing."""
+    if seen.replaced and seen.param_changed:
+        return "another parameter with other values stands under its name after the step"
     if not seen.by_update and seen.param_changed:
         return "something else than an update of the optimizer changes it"
+    if not seen.param_changed and not seen.state_by_update:
+        return "something else than an update of the optimizer changes its state"
+    if seen.thawed:
+        return "the step itself sets requires_grad to True, and the update takes its gradient"
+    return ""
+
+
+def _by_update(seen: Seen) -> str:
+    """Which gradient an update found and took."""
+    grad = last_grad(seen)
     if grad == NONZERO and not seen.reached:
         return "its gradient is left from before, and the update takes it: requires_grad does not matter to an update"
     if grad == NONZERO:
@@ -239,7 +260,7 @@ def _rate_zero(run: Run, named: Named) -> None:
 
 WAYS: Final[Mapping[str, Change]] = {
     "requires_grad=False, gradients none": _without_requires_grad,
-    "out of the param groups": _removed,
+    "out of the param groups, its state dropped": _removed,
     "learning rate 0": _rate_zero,
     "requires_grad=False, gradients zeroed": _zeroed,
 }

@@ -14,7 +14,7 @@ BEFORE: Final = 7
 """Steps before the reload: a prime, so that no usual period of an optimizer begins anew with the reload."""
 STEPS: Final = 13
 """Steps after the reload: what acts every tenth step, or computes anew what it lacks, shows only after a while."""
-_OF_TORCH: Final = frozenset({"state", "param_groups", "defaults"})
+_OF_TORCH: Final = frozenset({"state", "param_groups", "defaults", "_opt_called"})
 
 
 def keeping(bench: Bench) -> Keeping:
@@ -25,6 +25,8 @@ def keeping(bench: Bench) -> Keeping:
     name, variant = bench.subject.name, bench.variant.name
     try:
         going, control = bench.twin(BEFORE), bench.twin(BEFORE)
+        for one in (going, control):
+            _slow_down(one)
         outside = tuple(_changed_attributes(bench, going))
         saved = _saved(going)
         for one in (going, control):
@@ -37,6 +39,13 @@ def keeping(bench: Bench) -> Keeping:
         return Keeping(name, variant, None, reason=said_of(error))
     unlike = list(_unlike(going, resumed))
     return Keeping(name, variant, not unlike, outside, _in_words(unlike))
+
+
+def _slow_down(one: Twin) -> None:
+    """Halve the learning rate, as a schedule does: a load that puts the first one back is then seen."""
+    for group in one.optimizer.param_groups:
+        if isinstance(group.get("lr"), float | torch.Tensor):
+            group["lr"] = group["lr"] * 0.5
 
 
 _NOT_REPEATING: Final = "two that were made alike and given the same gradients differ by themselves: it does not repeat"
@@ -93,8 +102,10 @@ def _changed_attributes(bench: Bench, trained: Twin) -> Iterator[str]:
 
 def _alike(left: Any, right: Any) -> bool:
     """Whether two values say the same; of objects that say nothing of themselves, whether they are of one class."""
-    plain = (torch.Tensor, Mapping, list, tuple, set, bool, int, float, str, type(None))
+    plain = (torch.Tensor, Mapping, set, bool, int, float, str, type(None))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         pairs = zip(left.values(), right.values(), strict=False)
         return len(left) == len(right) and all(_alike(*pair) for pair in pairs)
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(_alike(*pair) for pair in zip(left, right, strict=True))
     return same(left, right) if isinstance(left, plain) or isinstance(right, plain) else type(left) is type(right)

@@ -51,10 +51,17 @@ class Snapshot:
 def state_of(optimizer: Any, parameter: torch.Tensor) -> Mapping[str, Any]:
     """What an optimizer keeps for a parameter, by key. Nothing where it keeps nothing yet, or has no `state`."""
     kept = getattr(optimizer, "state", None)
-    if not isinstance(kept, Mapping) or parameter not in kept:
+    if not isinstance(kept, Mapping):
         return {}
-    entry = kept[parameter]
+    # By identity: a tensor has the hash of its id, and to ask whether it equals a key that is that number is an error.
+    entry = next((value for key, value in kept.items() if key is parameter or _is_id(key, parameter)), None)
+    if entry is None:
+        return {}
     return {str(key): value for key, value in entry.items()} if isinstance(entry, Mapping) else {"": entry}
+
+
+def _is_id(key: object, parameter: torch.Tensor) -> bool:
+    return isinstance(key, int) and key == id(parameter)
 
 
 def same(left: Any, right: Any) -> bool:
@@ -67,7 +74,12 @@ def same(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(same(*pair) for pair in zip(left, right, strict=True))
     if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
         return False
-    return type(left) is type(right) and (left is right or left == right or (left != left and right != right))  # noqa: PLR0124
+    if left is right:
+        return True
+    try:
+        return type(left) is type(right) and bool(left == right or (left != left and right != right))  # noqa: PLR0124
+    except Exception:  # noqa: BLE001  an object of the user's, or a reference to a tensor, that cannot be compared
+        return False
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

@@ -72,10 +72,11 @@ def _row(bench: Bench, optimizer: Any, where: tuple[int, torch.Tensor], case: tu
         return bench.failed(scenario, error)
     own = parameters[id(parameter)]
     members = copy.param_groups[group]
+    sparse = isinstance(optimizer, torch.optim.SparseAdam)
     beside = next((one for one in members["params"] if one is not own and one.requires_grad), None)
     if beside is not None:
-        beside.grad = _given(beside, NONZERO)
-    own.grad = _given(own, grad) if grad != NONE else None
+        beside.grad = _given(beside, NONZERO, sparse)
+    own.grad = _given(own, grad, sparse) if grad != NONE else None
     if scenario == "lr-zero":
         members["lr"] = members["lr"] * 0 if "lr" in members else 0.0
 
@@ -86,11 +87,11 @@ def _row(bench: Bench, optimizer: Any, where: tuple[int, torch.Tensor], case: tu
     return bench.row(scenario, copy, own, act, history=STEPS, name=name, facts=facts)
 
 
-def _given(parameter: torch.Tensor, grad: str) -> torch.Tensor:
-    if grad == ZERO:
-        return torch.zeros_like(parameter)
+def _given(parameter: torch.Tensor, grad: str, sparse: bool) -> torch.Tensor:
     draw = torch.Generator().manual_seed(1)
-    return torch.randn(parameter.shape, generator=draw).to(parameter.device, parameter.dtype)
+    drawn = torch.randn(parameter.shape, generator=draw).to(parameter.device, parameter.dtype)
+    dense = torch.zeros_like(drawn) if grad == ZERO else drawn
+    return dense.to_sparse() if sparse else dense
 
 
 def _implementation(members: Mapping[str, Any]) -> str:

@@ -10,18 +10,23 @@ from ckptcheck.experiment.run import Run
 from ckptcheck.finding import Json
 from ckptcheck.lab.bench import presence
 from ckptcheck.lab.contract import NONE
-from ckptcheck.lab.snapshot import Snapshot, same, state_of
+from ckptcheck.lab.snapshot import Snapshot, state_of
+from ckptcheck.state.naming import resolve
 from ckptcheck.trace.subjects import as_list
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A parameter of a target by its name, and the optimizer and group that hold it, None where none does."""
+    """A parameter of a target by its name, and the optimizer and group that hold it, None where none does.
+
+    `keeper` is the optimizer that has state for it, whether in a group or not.
+    """
 
     name: str
     parameter: torch.Tensor
     optimizer: Any = None
     group: int | None = None
+    keeper: Any = None
 
 
 @dataclass(slots=True)
@@ -29,14 +34,19 @@ class Seen:
     """What a step did to one parameter.
 
     `grads` are what each update found: "none", "zero" or "nonzero"; `reached` whether backward brought a gradient;
-    `by_update` whether the value changed inside of an update, `param_changed` whether it changed at all; `kept` are
-    the keys of its state at the end.
+    `by_update` whether the value changed inside of an update, `param_changed` whether it changed at all;
+    `state_by_update` and `state_changed` are the same of its state; `kept` are the keys of its state at the end, in
+    whichever optimizer; `thawed` whether the step itself set `requires_grad` to True; `replaced` whether another
+    parameter stands under its name after the step.
     """
 
     grads: list[str] = field(default_factory=list)
     reached: bool = False
     param_changed: bool = False
     by_update: bool = False
+    state_by_update: bool = False
+    thawed: bool = False
+    replaced: bool = False
     state_changed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     in_group: bool = False
@@ -60,8 +70,16 @@ def holders(run: Run, named: Sequence[tuple[str, torch.Tensor]]) -> list[Watched
     for name, parameter in named:
         held = ((one, group) for one in as_list(run.optimizer) for group, members in enumerate(one.param_groups)
                 if any(own is parameter for own in members["params"]))  # fmt: skip
-        found.append(Watched(name, parameter, *next(held, (None, None))))
+        optimizer, group = next(held, (None, None))
+        keepers = (one for one in as_list(run.optimizer) if state_of(one, parameter))
+        found.append(Watched(name, parameter, optimizer, group, optimizer or next(keepers, None)))
     return found
+
+
+def _as_now(run: Run, named: Sequence[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+    """The same names with the parameters that stand under them now: a step may put another one in its place."""
+    parameters = resolve(run.model).parameters
+    return [(name, parameters.get(name, one)) for name, one in named]
 
 
 def watched_steps(
@@ -73,23 +91,25 @@ def watched_steps(
     parameters and their state.
     """
     for step in range(1, steps + 1):
-        watched = holders(run, named)
+        watched = holders(run, _as_now(run, named))
         seen = {one.name: Seen(requires_grad=one.parameter.requires_grad) for one in watched}
         before = {one.name: _snapshot(one) for one in watched}
         with _Eyes(run, watched, seen, before_update):
             run.step(step)
-        for one in holders(run, named):
+        objects = {one.name: one.parameter for one in watched}
+        for one in holders(run, _as_now(run, named)):
             told = seen[one.name]
+            told.replaced = one.parameter is not objects[one.name]
             after = _snapshot(one)
             told.param_changed = not before[one.name].same_param(after)
             told.state_changed = before[one.name].changed_state(after)
             told.kept = tuple(after.state)
-            told.in_group = one.optimizer is not None
+            told.in_group = one.group is not None
             yield step, one.name, told
 
 
 def _snapshot(one: Watched) -> Snapshot:
-    return Snapshot.of(one.optimizer, one.parameter)
+    return Snapshot.of(one.keeper, one.parameter)
 
 
 class _Eyes:
@@ -101,7 +121,8 @@ class _Eyes:
         self._watched, self._seen, self._before_update = watched, seen, before_update
         self._optimizers = [one for one in as_list(run.optimizer) if hasattr(one, "register_step_pre_hook")]
         self._handles: list[Any] = []
-        self._values: dict[str, torch.Tensor] = {}
+        self._values: dict[str, Snapshot] = {}
+        self._grads = {one.name: _mark(one.parameter.grad) for one in watched}
 
     def __enter__(self) -> None:
         for one in self._watched:
@@ -132,12 +153,24 @@ class _Eyes:
             told = self._seen[one.name]
             told.grads.append(presence(one.parameter.grad))
             told.settings = _settings(one)
-            self._values[one.name] = one.parameter.detach().clone()
+            if one.parameter.requires_grad and not told.requires_grad:
+                told.thawed = True
+                told.reached |= one.parameter.grad is not None and _mark(one.parameter.grad) != self._grads[one.name]
+            self._values[one.name] = Snapshot.of(one.optimizer, one.parameter)
 
     def _after(self, optimizer: Any) -> None:
         for one in self._of(optimizer):
-            if one.name in self._values and not same(self._values.pop(one.name), one.parameter.detach()):
-                self._seen[one.name].by_update = True
+            before = self._values.pop(one.name, None)
+            if before is None:
+                continue
+            after, told = Snapshot.of(one.optimizer, one.parameter), self._seen[one.name]
+            told.by_update |= not before.same_param(after)
+            told.state_by_update |= bool(before.changed_state(after))
+
+
+def _mark(grad: torch.Tensor | None) -> tuple[int, int] | None:
+    """What tells whether a gradient is still the one that it was; its tensor must be alive."""
+    return None if grad is None else (id(grad), grad._version)
 
 
 def _settings(one: Watched) -> dict[str, Json]:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ckptcheck.errors import OutputError, RunFailedError, UsageError
-from ckptcheck.finding import FAIL_ON, SCHEMA, Compared, Finding, Json, NotJudged, Result, Verdict
+from ckptcheck.finding import SCHEMA, Compared, Finding, Json, NotJudged, Result, Verdict, gates
 from ckptcheck.lab.contract import NONZERO, Contracts, Row, joined
 from ckptcheck.lab.job import ProbeJob
 from ckptcheck.progress import Progress
+from ckptcheck.verdict.accepting import asked_and_judged, settle
 from ckptcheck.verdict.asking import check_freeze
+from ckptcheck.verdict.decisions import NONE, Decisions
 
 ALL: Final = "all"
 
@@ -38,6 +40,7 @@ class ProbeQuestion:
     select: tuple[str, ...] = ("CK",)
     ignore: tuple[str, ...] = ()
     fail_on: str = "error"
+    decided: Decisions = NONE
 
 
 def probe_contracts(question: ProbeQuestion, progress: Progress | None = None) -> Result:
@@ -59,14 +62,16 @@ def probe_contracts(question: ProbeQuestion, progress: Progress | None = None) -
         rules = [one for one in rules if "baseline" not in one.needs]
     findings, not_judged = judged(rules, found, WHY_NOT)
     not_judged = [*_beside(question, found), *not_judged]
+    judges = asked_and_judged(question.select, question.ignore, not_judged)
+    settled = settle(findings, question.decided, "probe", judged=judges)
     return Result(
         command="probe",
-        verdict=_verdict(found, findings, question),
+        verdict=_verdict(found, settled.findings, question),
         compared=_compared(found),
-        findings=tuple(findings),
+        findings=settled.findings,
         not_judged=tuple(not_judged),
         environment=dict(found.rows[0].versions) if found.rows else {},
-        parts=_parts(question, found),
+        parts={**_parts(question, found), **settled.parts},
     )
 
 
@@ -110,6 +115,12 @@ def _idle(found: Contracts) -> list[str]:
     return [*dict.fromkeys(row.optimizer for row in stepped if row.optimizer not in moving)]
 
 
+def _without_history(found: Contracts) -> list[str]:
+    """Optimizers of which neither none nor zeros could be tried after a history: the question itself is open."""
+    tried = {row.optimizer for row in found.rows if row.scenario in ("history", "frozen-none")}
+    return [*dict.fromkeys(row.optimizer for row in found.rows if row.optimizer not in tried)]
+
+
 def _in_both(found: Contracts) -> int:
     """How many cases the baseline has as well."""
     return len({row.case for row in found.rows} & {row.case for row in found.baseline or ()})
@@ -119,7 +130,10 @@ def _beside(question: ProbeQuestion, found: Contracts) -> list[NotJudged]:
     """What was asked and had no subject."""
     told = [NotJudged("CK701", f"{who} changes nothing with a nonzero gradient either: its rests say nothing")
             for who in _idle(found)]  # fmt: skip
+    told += [NotJudged("CK701", f"{who} could not be tried after steps") for who in _without_history(found)]
     told += [NotJudged("CK706", f"{who} has no scenario {name}: {why}") for who, name, why in found.left_out]
+    if found.freezing:
+        told.append(NotJudged("CK404", "a probe does not look at buffers of what is frozen: verify --freeze does"))
     if question.freeze and not found.freezing:
         told.append(NotJudged("CK702", f"a freeze contract is for a target, and {question.subject} is none"))
     if question.subject and not found.rows:
@@ -136,7 +150,7 @@ def rows_of(path: Path) -> tuple[Row, ...]:
         told = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--baseline {path} cannot be read ({error.strerror}): {wanted}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--baseline {path} is no JSON: {wanted}") from error
     if not isinstance(told, dict) or told.get("schema") != SCHEMA or not isinstance(told.get("contract"), list):
         command = told.get("command") if isinstance(told, dict) else None
@@ -158,14 +172,16 @@ def _compared(found: Contracts) -> Compared:
 
 def _verdict(found: Contracts, findings: Sequence[Finding], question: ProbeQuestion) -> Verdict:
     """Fail by severity, by a transition that does not hold and by a contract that is not kept."""
-    broken = any(not one.passed for one in found.exact) or any(
-        one.name == "present" and one.keeps is False for one in found.freezing
+    breaches = [one for one in findings if one.code == "CK702"]
+    lived_with = breaches and all(one.accepted is not None for one in breaches)
+    broken = any(not one.passed for one in found.exact) or (
+        not lived_with and any(one.name == "present" and one.keeps is False for one in found.freezing)
     )
-    if broken or any(one.severity in FAIL_ON[question.fail_on] for one in findings):
+    if broken or any(gates(one, question.fail_on) for one in findings):
         return Verdict.FAIL
     if found.baseline is not None and not _in_both(found):
         return Verdict.INCONCLUSIVE
-    if _idle(found):
+    if _idle(found) or _without_history(found):
         return Verdict.INCONCLUSIVE
     return Verdict.PASS if found.rows or found.exact or found.freezing else Verdict.INCONCLUSIVE
 

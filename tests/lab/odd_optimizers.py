@@ -2,6 +2,7 @@
 
 import os
 import sys
+import weakref
 
 import torch
 
@@ -171,3 +172,110 @@ def of_model_params(model_params):
 
 def that_says_what_it_makes(weights) -> torch.optim.Optimizer:
     return Plain(weights)
+
+
+class KeyedById(Plain):
+    """Keeps its momentum in `state` under `id(p)`, which is another number after a resume."""
+
+    def one(self, p, group):
+        kept = self.state[id(p)]
+        kept["momentum"] = 0.9 * kept.get("momentum", torch.zeros_like(p)) + p.grad
+        p.sub_(group["lr"] * kept["momentum"])
+
+
+_MOMENTA = {}
+
+
+class KeyedByIdElsewhere(Plain):
+    """Keeps it in a global of the module."""
+
+    def one(self, p, group):
+        _MOMENTA[id(p)] = 0.9 * _MOMENTA.get(id(p), torch.zeros_like(p)) + p.grad
+        p.sub_(group["lr"] * _MOMENTA[id(p)])
+
+
+class HoldsReferences(Plain):
+    """Remembers which parameters it has seen, by weak references: legal."""
+
+    def __init__(self, params, lr=0.01):
+        super().__init__(params, lr)
+        self.seen = []
+
+    def one(self, p, group):
+        self.seen.append(weakref.ref(p))
+        super().one(p, group)
+
+
+class CountsBesideReferences(HoldsReferences):
+    """And scales its steps by a count that no checkpoint holds."""
+
+    made = 0
+
+    def one(self, p, group):
+        self.made += 1
+        self.seen.append(weakref.ref(p))
+        p.sub_(group["lr"] * p.grad / self.made)
+
+
+class PutsItsRateBack(Plain):
+    """A load gives it the learning rate that it was made with."""
+
+    def load_state_dict(self, told):
+        super().load_state_dict(told)
+        for group in self.param_groups:
+            group["lr"] = self.defaults["lr"]
+
+
+class SharpnessAware(Plain):
+    """Steps up, asks its closure for other gradients, and steps down from where it was: legal."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        assert closure is not None, "needs a closure"
+        held = [(p, p.detach().clone()) for group in self.param_groups for p in group["params"] if p.grad is not None]
+        for p, _ in held:
+            p.add_(0.05 * p.grad)
+            p.grad = None
+        with torch.enable_grad():
+            closure()
+        for p, value in held:
+            p.copy_(value)
+        super().step()
+
+
+class SyncsAll(Plain):
+    """Every fifth step pulls all parameters to slow ones, also those that rest."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self.state[p].setdefault("slow", p.clone())
+        super().step()
+        for group in self.param_groups:
+            group["made"] = group.get("made", 0) + 1
+            for p in group["params"] if group["made"] % 5 == 0 else ():
+                slow = self.state[p].get("slow", p)
+                slow.lerp_(p, 0.5)
+                p.copy_(slow)
+
+
+class ScheduleInside(Plain):
+    """Has a schedule of its own, and saves it: legal, though it does not take another group later."""
+
+    def __init__(self, params, lr=0.01):
+        super().__init__(params, lr)
+        self.schedule = torch.optim.lr_scheduler.StepLR(self, 3)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step()
+        self.schedule.step()
+
+    def state_dict(self):
+        return {**super().state_dict(), "schedule": self.schedule.state_dict()}
+
+    def load_state_dict(self, told):
+        super().load_state_dict({key: told[key] for key in ("state", "param_groups")})
+        self.schedule.load_state_dict(told["schedule"])

@@ -12,9 +12,14 @@ from tests.lab import odd_optimizers
 LOST = {
     "Lookahead": (("made", "slow"), "the parameter differs"),
     "LookaheadOfTen": (("made", "slow"), "the parameter differs"),
+    "KeyedById": ((), "the parameter"),
+    "KeyedByIdElsewhere": ((), "the parameter differs"),
+    "CountsBesideReferences": (("seen", "made"), "the parameter differs"),
+    "PutsItsRateBack": ((), "the parameter differs"),
     "HoldsOldState": (("momenta",), "differ"),
 }
-KEPT = {"Plain": (), "KeptLookahead": ("made", "slow"), "CountsForItself": ("calls",)}
+KEPT = {"Plain": (), "KeptLookahead": ("made", "slow"), "CountsForItself": ("calls",), "HoldsReferences": ("seen",),
+        "SharpnessAware": (), "ScheduleInside": ()}  # fmt: skip
 NOT_JUDGED = {"NotRepeating": "does not repeat", "CannotBeSaved": "pickle"}
 
 

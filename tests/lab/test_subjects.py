@@ -134,10 +134,19 @@ ODD = f"{Path(__file__).parent / 'odd_optimizers.py'}:"
 TOLD = {
     "DecaysTheRested": ({"CK701"}, "many steps without one change its value"),
     "MakesStateAtOnce": ({"CK701"}, "a step without one, before any other, changes momentum"),
+    "SyncsAll": ({"CK701"}, "many steps without one change its value"),
     "Leaves": ({"CK706"}, "SystemExit: 3"),
     "DividesByItsNorm": ({"CK501"}, "makes param NaN or infinite"),
 }
-SILENT = ("OneDimension", "OneDimensionFromTheBegin", "of_model_params", "that_says_what_it_makes")
+SILENT = (
+    "SharpnessAware",
+    "ScheduleInside",
+    "HoldsReferences",
+    "OneDimension",
+    "OneDimensionFromTheBegin",
+    "of_model_params",
+    "that_says_what_it_makes",
+)
 
 
 @pytest.mark.parametrize("name", TOLD)

@@ -93,7 +93,7 @@ FREEZING = {
     ),
     "frozen_backbone_faults.py:build_stale_gradient": ("its gradient is left from before", "with the gradient none"),
 }  # fmt: skip
-KEEPS = {"requires_grad=False, gradients none", "out of the param groups"}
+KEEPS = {"requires_grad=False, gradients none", "out of the param groups, its state dropped"}
 
 
 @pytest.mark.parametrize("name", FREEZING, ids=lambda name: name.rpartition(":")[2])
@@ -120,9 +120,9 @@ def test_a_way_of_freezing_is_tried_over_real_steps(probe, name):
 CONTRACTS = {
     "no-grad": ("CK403", "backward brings it a gradient", {"requires_grad=False, gradients none"}),
     "no-update": ("CK702", "backward brings it a gradient, and the update takes it", {"learning rate 0"}),
-    "hold": ("CK702", "with requires_grad=False", {"out of the param groups"}),
-    "removed": ("CK702", "it is in a param group", {"out of the param groups"}),
-    "reset": ("CK702", "keeps step, exp_avg, exp_avg_sq for it", {"out of the param groups"}),
+    "hold": ("CK702", "with requires_grad=False", {"out of the param groups, its state dropped"}),
+    "removed": ("CK702", "it is in a param group", {"out of the param groups, its state dropped"}),
+    "reset": ("CK702", "keeps step, exp_avg, exp_avg_sq for it", {"out of the param groups, its state dropped"}),
 }
 
 

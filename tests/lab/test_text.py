@@ -19,7 +19,9 @@ def _text(result, **page):
 
 def test_one_optimizer_is_a_row_for_each_variant_and_a_line_for_each_scenario(probe):
     text = _text(probe("SGD"))
-    assert text.startswith("PASS  SGD: a gradient that is none moves nothing, at the first step or later; zeros move the")
+    assert text.startswith(
+        "PASS  SGD: a gradient that is none moves nothing, at the first step or later; zeros move the"
+    )
     found = (re.match(r"(SGD[a-z, ]*?) +((?:rests|value|state|both)  .*)", line) for line in text.splitlines())
     rows = {one[1]: one[2].split() for one in found if one}
     assert rows["SGD"] == ["rests", "rests", "rests", "rests"]
@@ -51,7 +53,10 @@ def test_a_broken_freeze_is_told_with_what_breaks_it_and_what_would_keep_it(prob
     assert lines[0] == "FAIL  the contract hold on backbone.* is broken at step 1"
     text = "\n".join(lines)
     assert "Frozen       backbone.* = hold: broken at step 1 in backbone.0.weight: its gradient is left from" in text
-    assert "Keeps it     requires_grad=False, gradients none\n             out of the param groups\n" in text
+    assert (
+        "Keeps it     requires_grad=False, gradients none\n             out of the param groups, its state dropped\n"
+        in text
+    )
     assert "learning rate 0" not in text
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from ckptcheck.finding import Json
-from ckptcheck.lab.bench import HISTORY, Bench, Twin
+from ckptcheck.lab.bench import HISTORY, Bench, Twin, UnsuitableError
 from ckptcheck.lab.contract import NONE, NONZERO, Row
 from ckptcheck.lab.scenarios.modules import SIZE, Branches, any_changed, buffers_of, training
 
@@ -52,8 +52,16 @@ def removed(bench: Bench) -> Iterator[Row]:
     group["params"] = [one for one in group["params"] if one is not twin.p]
     if hasattr(twin.optimizer, "_params"):
         return  # it has listed its parameters once and for all
-    yield bench.row("frozen-removed", twin.optimizer, twin.p, twin.update, history=HISTORY,
+    row = bench.row("frozen-removed", twin.optimizer, twin.p, twin.update, history=HISTORY,
                     facts=lambda: {"state_dict": _state_dict(twin)})  # fmt: skip
+    yield _regrouped(row)
+
+
+def _regrouped(row: Row) -> Row:
+    """The row, where the step took groups that had been changed. UnsuitableError where that alone made it raise."""
+    if row.raised:
+        raise UnsuitableError(f"it does not take groups that are changed later: {row.raised}")
+    return row
 
 
 def _state_dict(twin: Twin) -> str:
@@ -74,7 +82,7 @@ def learning_rate_zero(bench: Bench) -> Iterator[Row]:
     group["params"] = [one for one in group["params"] if one is not twin.p]
     twin.optimizer.add_param_group({**settings, "params": [twin.p], "lr": settings["lr"] * 0})
     twin.give()
-    yield bench.row("frozen-lr-zero", twin.optimizer, twin.p, twin.update, history=HISTORY)
+    yield _regrouped(bench.row("frozen-lr-zero", twin.optimizer, twin.p, twin.update, history=HISTORY))
 
 
 class _Normed(nn.Module):

@@ -6,6 +6,8 @@ from typing import Final
 from ckptcheck.lab.bench import HISTORY, Bench, Twin
 from ckptcheck.lab.contract import NONE, NONZERO, ZERO, Row
 
+BEFORE_RESTS: Final = 7
+"""Steps with gradients before: a prime, so that what is done every fifth step has not just been done."""
 RESTS: Final = 40
 """Steps without a gradient: what an optimizer does every tenth or twentieth step shows in them."""
 
@@ -35,14 +37,14 @@ def learning_rate_zero(bench: Bench) -> Iterator[Row]:
 
 def rests_for_long(bench: Bench) -> Iterator[Row]:
     """A parameter that trained, and then has no gradient for many steps in which another one trains on."""
-    twin = bench.twin()
+    twin = bench.twin(BEFORE_RESTS)
     twin.give(p=NONE)
 
     def steps() -> None:
         twin.update()
         twin.train(RESTS - 1, p=NONE)
 
-    yield bench.row("rests", twin.optimizer, twin.p, steps, history=HISTORY, facts={"steps": RESTS})
+    yield bench.row("rests", twin.optimizer, twin.p, steps, history=BEFORE_RESTS, facts={"steps": RESTS})
 
 
 def _one(bench: Bench, scenario: str, twin: Twin, grad: str, history: int) -> Row:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from ckptcheck.lab.bench import HISTORY, SEED, Bench, UnsuitableError, seed, stepped
+from ckptcheck.lab.bench import HISTORY, KEPT_ALIVE, SEED, Bench, UnsuitableError, seed, stepped
 from ckptcheck.lab.subject import step_needs_closure
 
 SIZE: Final = (2, 3)
@@ -85,6 +85,7 @@ def training(bench: Bench, module: Callable[[], nn.Module]) -> Training:
         raise UnsuitableError("it takes parameters of one dimension only, and the modules of this scenario have two")
     seed(torch.device(bench.device))
     made: Any = module().to(bench.device)
+    KEPT_ALIVE.extend(made.parameters())
     return Training(made, bench.optimizer(list(made.parameters())), bench.device)
 
 

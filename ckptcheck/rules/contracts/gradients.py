@@ -32,8 +32,8 @@ def none_treated_as_zero(found: Contracts) -> Iterator[Evidence]:
     and of layers that are frozen.
     Example: a custom `step` with `grad = p.grad if p.grad is not None else torch.zeros_like(p)`.
     Fix: leave out parameters whose `grad` is None at the begin of the loop.
-    Limits: shown for one parameter, at its first step, after five and over 40 more. LBFGS does so too; that is
-    known, and a warning.
+    Limits: shown for one parameter, at its first step, after five and over 40 more: what comes later is not
+    seen. LBFGS does so too; that is known, and a warning.
     """
     told: set[tuple[str, str]] = set()
     for row in found.rows:
@@ -58,12 +58,13 @@ def zeros_make_nan(found: Contracts) -> Iterator[Evidence]:
     """A step with zeros makes finite values NaN or infinite: a division by a norm of 0."""
     told: set[tuple[str, str]] = set()
     for row in found.rows:
-        keys = [key for key, after in row.after.items() if not _finite(after) and _finite(row.before.get(key, 0.0))]
+        keys = [key for key, after in row.after.items() if not _finite(after) and _finite(row.before.get(key, "new"))
+                and (key in row.before)]  # fmt: skip
         if row.grad != ZERO or not keys or (row.optimizer, row.variant) in told:
             continue
         told.add((row.optimizer, row.variant))
         yield Evidence(
-            f"{called(row)} makes {names(keys)} NaN or infinite in a step whose gradient is zero",
+            f"{called(row)} makes {names(keys)} NaN or infinite in a step with zeros (scenario {row.scenario})",
             Place(parameter=row.parameter, key=next((key for key in keys if key != "param"), None)),
             {"optimizer": row.optimizer, "variant": row.variant, "scenario": row.scenario,
              "before": dict(row.before), "after": dict(row.after)},
