@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,6 +19,21 @@ Check: TypeAlias = Callable[[Any], str]
 
 
 @dataclass(frozen=True, slots=True)
+class Acceptance:
+    """A finding that a project lives with.
+
+    `code` is whole, `parameter` a glob over names, None for any. `until` is the last day on which it holds, None for
+    good. `source` says where it is written.
+    """
+
+    code: str
+    reason: str
+    parameter: str | None = None
+    until: date | None = None
+    source: str = "accept"
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """What a project has set; what it has not is absent, and the command line wins.
 
@@ -27,12 +42,18 @@ class Config:
         settings: of `select`, `ignore`, `fail-on` and `require`, those that are set.
         freeze: contracts by glob over parameter names.
         verify: what the table `verify` sets, by its own keys.
+        severity: severities by code or its beginning.
+        tolerance: (rtol, atol) by role, or "role:dtype".
+        accept: findings that do not gate.
     """
 
     path: Path | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     freeze: Mapping[str, str] = field(default_factory=dict)
     verify: Mapping[str, Any] = field(default_factory=dict)
+    severity: Mapping[str, str] = field(default_factory=dict)
+    tolerance: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    accept: tuple[Acceptance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,28 +117,40 @@ def _table_of(path: Path) -> Mapping[str, Any] | None:
 
 def _config(path: Path, table: Mapping[str, Any]) -> Config:
     _check_keys(path, "", table, KEYS)
-    verify = table.get("verify", {})
+    verify, tolerance, accept = table.get("verify", {}), table.get("tolerance", {}), table.get("accept", ())
     _check_keys(path, "verify.", verify, VERIFY)
-    for place, entry in enumerate(table.get("accept", ())):
+    for role, amounts in tolerance.items():
+        if role.partition(":")[0] not in ROLES:
+            raise UsageError(f"{path}: there is no role {role} in tolerance; {_nearest(role, ROLES, 'roles')}")
+        _check_keys(path, f"tolerance.{role}.", amounts, TOLERANCE)
+    for place, entry in enumerate(accept):
         _check_keys(path, f"accept[{place}].", entry, ACCEPT)
         if lacking := [key for key in ("code", "reason") if key not in entry]:
             raise UsageError(f"{path}: accept[{place}] has no {lacking[0]}: say what is accepted, and why")
-    for key in LATER:
-        if table.get(key):
-            raise UsageError(f"{path}: {key} is not supported yet: take it out")
-    settings = {key: table[key] for key in SETTINGS if key in table}
     points = {"resume-at": ["auto"]} if verify.get("resume-at") == "auto" else {}
-    return Config(path, settings, table.get("freeze", {}), {**verify, **points})
+    return Config(
+        path,
+        {key: table[key] for key in SETTINGS if key in table},
+        table.get("freeze", {}),
+        {**verify, **points},
+        table.get("severity", {}),
+        {role: (float(one.get("rtol", 0)), float(one.get("atol", 0))) for role, one in tolerance.items()},
+        tuple(Acceptance(**entry, source=f"{path.name}, accept[{place}]") for place, entry in enumerate(accept)),
+    )
 
 
 def _check_keys(path: Path, where: str, table: Mapping[str, Any], known: Mapping[str, Check]) -> None:
     for key, value in table.items():
         if key not in known:
-            near = get_close_matches(key.replace("_", "-"), known, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
-            raise UsageError(f"{path}: there is no key {where}{key}; {hint}")
+            raise UsageError(f"{path}: there is no key {where}{key}; {_nearest(key.replace('_', '-'), known, 'keys')}")
         if wrong := known[key](value):
             raise UsageError(f"{path}: {where}{key} must be {wrong}, and is {_spelled(value)}")
+
+
+def _nearest(word: str, known: Iterable[str], what: str) -> str:
+    """What is said of a word that is none of those known."""
+    near = get_close_matches(word, [*known], 1, 0.5)
+    return f"did you mean {near[0]}?" if near else f"the {what} are {', '.join(known)}"
 
 
 def _spelled(value: object) -> str:
@@ -131,12 +164,26 @@ def _codes(value: Any) -> str:
     asked = 'a list of rule codes or their beginnings, such as ["CK2", "CK501"]'
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         return asked
-    odd = next((one for one in value if not re.fullmatch(r"CK([1-7]\d{0,2})?", one)), None)
+    odd = next((one for one in value if not _begins_code(one)), None)
     return "" if odd is None else f"{asked} (no code begins with {odd[:20]!r})"
 
 
+def _begins_code(value: str) -> bool:
+    return re.fullmatch(r"CK([1-7]\d{0,2})?", value) is not None
+
+
 def _code(value: Any) -> str:
-    return "" if _codes([value]) == "" else 'a rule code, such as "CK501"'
+    """What `accept` takes: a beginning would let through what nobody has looked at."""
+    whole = isinstance(value, str) and re.fullmatch(r"CK[1-7]\d\d", value)
+    return "" if whole else 'a whole rule code, such as "CK501"'
+
+
+def _severities(value: Any) -> str:
+    asked = f'a table of rule codes or their beginnings with one of {_listed(SEVERITIES)}, such as "CK205" = "error"'
+    if not isinstance(value, dict) or not all(isinstance(one, str) and one in SEVERITIES for one in value.values()):
+        return asked
+    odd = next((one for one in value if not _begins_code(one)), None)
+    return "" if odd is None else f"{asked} (no code begins with {odd[:20]!r})"
 
 
 def _one_of(*words: str) -> Check:
@@ -148,7 +195,7 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def _text(value: Any) -> str:
-    return "" if isinstance(value, str) and value else "a text"
+    return "" if isinstance(value, str) and value.strip() else "a text"
 
 
 def _from(least: int) -> Check:
@@ -171,15 +218,13 @@ def _contracts(value: Any) -> str:
 
 
 def _tolerances(value: Any) -> str:
-    good = isinstance(value, dict) and all(
-        isinstance(one, dict) and set(one) <= {"rtol", "atol"} and all(_is_amount(amount) for amount in one.values())
-        for one in value.values()
-    )
+    good = isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
     return "" if good else "a table of roles, such as param = {rtol = 0.0, atol = 0.0}"
 
 
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+def _amount(value: Any) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "" if is_number and 0 <= value < float("inf") else "a number from 0 up"
 
 
 def _table(value: Any) -> str:
@@ -192,21 +237,25 @@ def _tables(value: Any) -> str:
 
 
 def _day(value: Any) -> str:
-    return "" if isinstance(value, date) else "a date, such as 2027-01-31"
+    is_day = isinstance(value, date) and not isinstance(value, datetime)
+    return "" if is_day else "a date, written without quotes, such as 2027-01-31"
 
 
 CONTRACTS: Final = ("no-grad", "no-update", "hold", "removed", "reset")
 """What "frozen" may mean."""
 MOVES: Final = ("no-update", "hold")
 """Contracts under which the value must rest."""
+SEVERITIES: Final = ("error", "warning", "info")
+"""What a finding may weigh."""
+ROLES: Final = ("param", "buffer", "grad", "state", "ema", "loss")
+"""What training computes, and may be given a tolerance."""
 SETTINGS: Final = ("select", "ignore", "fail-on", "require")
-LATER: Final = ("tolerance", "accept")
-"""Keys that a later version will heed."""
 KEYS: Final[Mapping[str, Check]] = {
     "select": _codes,
     "ignore": _codes,
     "fail-on": _one_of("error", "warning", "never"),
     "require": _codes,
+    "severity": _severities,
     "freeze": _contracts,
     "tolerance": _tolerances,
     "verify": _table,
@@ -225,5 +274,7 @@ VERIFY: Final[Mapping[str, Check]] = {
     "on-inconclusive": _one_of("fail", "pass"),
 }
 """Every key of the table `verify`."""
+TOLERANCE: Final[Mapping[str, Check]] = {"rtol": _amount, "atol": _amount}
+"""Every key of a role in the table `tolerance`; what is left out is 0."""
 ACCEPT: Final[Mapping[str, Check]] = {"code": _code, "parameter": _text, "reason": _text, "until": _day}
 """Every key of a table in `accept`."""

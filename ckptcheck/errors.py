@@ -48,4 +48,11 @@ class TraceError(CkptcheckError):
 
 
 class OutputError(CkptcheckError):
-    """An output that cannot be written."""
+    """An output that cannot be written.
+
+    `result_is_told` says that a result was there by then, and went to every other place that was asked for.
+    """
+
+    def __init__(self, message: str, *, result_is_told: bool = False) -> None:
+        super().__init__(message)
+        self.result_is_told = result_is_told

@@ -69,8 +69,20 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """Why a finding does not gate.
+
+    `until` is the last day on which that holds, an ISO date, None for good; `source` says where it is written.
+    """
+
+    reason: str
+    until: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """A coded judgement with its place, its numbers and what to do about it."""
+    """A coded judgement with its place, its numbers and what to do about it; `accepted` says why it does not gate."""
 
     code: str
     name: str
@@ -79,6 +91,12 @@ class Finding:
     where: Place
     evidence: Mapping[str, Json] = field(default_factory=dict)
     fix: str = ""
+    accepted: Accepted | None = None
+
+
+def gates(finding: Finding, fail_on: str) -> bool:
+    """Whether a finding fails what would pass, under a choice of --fail-on; one that is accepted never does."""
+    return finding.accepted is None and finding.severity in FAIL_ON[fail_on]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +131,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a command found out: the frame of schema 1.
+    """What a command found out: the frame of schema 1. It is true where the verdict is pass, and only there.
 
     `parts` holds what the command adds to the frame (`trajectory`, `crossed`, ...), ready to be written
     as JSON. `error` is the one line of verdict "error".
@@ -129,6 +147,14 @@ class Result:
     environment: Mapping[str, Json] = field(default_factory=dict)
     parts: Mapping[str, Json] = field(default_factory=dict)
     error: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the verdict is pass."""
+        return self.verdict is Verdict.PASS
+
+    def __bool__(self) -> bool:
+        return self.passed  # so that `assert ckptcheck.verify(...)` is no assertion that always holds
 
     @property
     def exit_code(self) -> int:

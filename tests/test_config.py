@@ -1,10 +1,11 @@
 """The settings of a project: where they are found, what they may say, and how a wrong one is refused."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
 
-from ckptcheck.config import KEYS, VERIFY, Config, load_config
+from ckptcheck.config import KEYS, ROLES, VERIFY, Acceptance, Config, load_config
 from ckptcheck.errors import UsageError
 
 WHOLE = """
@@ -13,6 +14,9 @@ ignore = ["CK207"]
 fail-on = "warning"
 require = ["CK603"]
 freeze = {"backbone.*" = "hold", "head.*" = "no-grad"}
+severity = {CK205 = "error", CK4 = "info"}
+tolerance = {param = {rtol = 1e-5, atol = 1}, "state:bfloat16" = {atol = 0.5}}
+accept = [{code = "CK501", reason = "known", parameter = "head.*", until = 2027-01-31}, {code = "CK603", reason = "b"}]
 [verify]
 target = "train.py:build"
 steps = 30
@@ -29,6 +33,15 @@ FREEZE = {"backbone.*": "hold", "head.*": "no-grad"}
 VERIFY_SET = {"target": "train.py:build", "steps": 30, "resume-at": [10, 20], "device": "cpu", "repeats": 2,
               "policy": "state-exact", "on-inconclusive": "fail",
               "run": "python a.py", "resume": "python b.py"}  # fmt: skip
+SEVERITY = {"CK205": "error", "CK4": "info"}
+TOLERANCE = {"param": (1e-5, 1.0), "state:bfloat16": (0.0, 0.5)}
+
+
+def accepted(name: str) -> tuple[Acceptance, ...]:
+    return (
+        Acceptance("CK501", "known", "head.*", date(2027, 1, 31), f"{name}, accept[0]"),
+        Acceptance("CK603", "b", None, None, f"{name}, accept[1]"),
+    )
 
 
 def write(path: Path, text: str) -> Path:
@@ -46,8 +59,9 @@ def in_project(text: str) -> str:
 def test_every_key_is_read_from_both_files(tmp_path, name, text):
     path = write(tmp_path / name, text)
     config = load_config(None, tmp_path)
-    assert config == Config(path, SETTINGS, FREEZE, VERIFY_SET)
+    assert config == Config(path, SETTINGS, FREEZE, VERIFY_SET, SEVERITY, TOLERANCE, accepted(name))
     assert {*VERIFY_SET} == {*VERIFY}
+    assert {*SETTINGS, "freeze", "verify", "severity", "tolerance", "accept"} == {*KEYS}
 
 
 def test_without_a_file_nothing_is_set(tmp_path):
@@ -107,7 +121,7 @@ WRONG = [
     ("verfy = {}", "there is no key verfy; did you mean verify"),
     ("zzz = 1", f"there is no key zzz; the keys are {', '.join(KEYS)}"),
     ("[verify]\nstep = 3", "there is no key verify.step; did you mean steps"),
-    ('[[accept]]\ncode = "CK1"\nreson = "x"', r"there is no key accept\[0\].reson; did you mean reason"),
+    ('[[accept]]\ncode = "CK101"\nreson = "x"', r"there is no key accept\[0\].reson; did you mean reason"),
     ('select = "CK2"', "select must be a list of rule codes"),
     ('select = ["XY2"]', "select must be a list of rule codes"),
     ('ignore = ["CK9"]', "ignore must be a list of rule codes"),
@@ -118,9 +132,17 @@ WRONG = [
     ("freeze = {a = \"cold\"}", "freeze must be a table of patterns with one of \"no-grad\""),
     ('freeze = "hold"', "freeze must be a table"),
     ("tolerance = {param = 1}", "tolerance must be a table of roles"),
-    ("tolerance = {param = {rtol = -1}}", "tolerance must be a table of roles"),
-    ("tolerance = {param = {rtol = nan}}", "tolerance must be a table of roles"),
-    ("tolerance = {param = {r = 1}}", "tolerance must be a table of roles"),
+    ("tolerance = {param = {rtol = -1}}", "tolerance.param.rtol must be a number from 0 up, and is -1"),
+    ("tolerance = {param = {rtol = nan}}", "tolerance.param.rtol must be a number from 0 up, and is nan"),
+    ("tolerance = {param = {atol = inf}}", "tolerance.param.atol must be a number from 0 up, and is inf"),
+    ("tolerance = {param = {atol = true}}", "tolerance.param.atol must be a number from 0 up, and is true"),
+    ("tolerance = {param = {rtl = 1}}", "there is no key tolerance.param.rtl; did you mean rtol"),
+    ("tolerance = {parm = {rtol = 1}}", "there is no role parm in tolerance; did you mean param"),
+    ("tolerance = {rng = {rtol = 1}}", f"there is no role rng in tolerance; the roles are {', '.join(ROLES)}"),
+    ("[severity]\nCK205 = \"fatal\"", 'severity must be a table of rule codes or their beginnings with one of "error"'),
+    ("[severity]\nCK9 = \"error\"", r"severity must be .* \(no code begins with 'CK9'\)"),
+    ("[severity]\nCK205 = true", "severity must be a table of rule codes"),
+    ('severity = ["CK205"]', "severity must be a table of rule codes"),
     ("verify = 3", "verify must be a table"),
     ("[verify]\nsteps = 1", "verify.steps must be a whole number from 2 up, and is 1"),
     ("[verify]\nsteps = true", "verify.steps must be a whole number from 2 up, and is true"),
@@ -137,10 +159,12 @@ WRONG = [
     ("accept = 1", "accept must be a list of tables"),
     ('[[accept]]\ncode = "CK501"', r"accept\[0\] has no reason"),
     ('[[accept]]\nreason = "x"', r"accept\[0\] has no code"),
-    ('[[accept]]\ncode = "501"\nreason = "x"', r"accept\[0\].code must be a rule code"),
+    ('[[accept]]\ncode = "501"\nreason = "x"', r"accept\[0\].code must be a whole rule code"),
+    ('[[accept]]\ncode = "CK5"\nreason = "x"', r"accept\[0\].code must be a whole rule code"),
+    ('[[accept]]\ncode = "CK501"\nreason = " "', r"accept\[0\].reason must be a text"),
+    ('[[accept]]\ncode = "CK501"\nreason = "x"\nuntil = 2027-01-31T10:00:00', r"accept\[0\].until must be a date"),
+    ('[[accept]]\ncode = "CK501"\nreason = "x"\n[[accept]]\ncode = "CK502"', r"accept\[1\] has no reason"),
     ('[[accept]]\ncode = "CK501"\nreason = "x"\nuntil = "soon"', r"accept\[0\].until must be a date"),
-    ('[[accept]]\ncode = "CK501"\nreason = "x"\nuntil = 2027-01-31', "accept is not supported yet"),
-    ("tolerance = {param = {rtol = 0.1}}", "tolerance is not supported yet"),
     ("select = [", "it is no TOML"),
 ]  # fmt: skip
 
@@ -163,9 +187,9 @@ def test_a_table_that_is_none_and_text_that_is_no_utf8_are_refused(tmp_path):
         load_config(None, tmp_path)
 
 
-def test_an_empty_key_of_a_later_version_is_no_trouble(tmp_path):
-    write(tmp_path / "ckptcheck.toml", "accept = []\ntolerance = {}")
-    assert load_config(None, tmp_path).settings == {}
+def test_an_empty_table_sets_nothing(tmp_path):
+    path = write(tmp_path / "ckptcheck.toml", "accept = []\ntolerance = {}\nseverity = {}\nfreeze = {}\nverify = {}")
+    assert load_config(None, tmp_path) == Config(path)
 
 
 def test_settings_that_nest_without_end_are_refused_in_one_line(tmp_path):

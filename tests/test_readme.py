@@ -1,5 +1,7 @@
 """What the README says is what the tool does. `python -m tests.test_readme` writes its generated blocks anew."""
 
+import ast
+import inspect
 import os
 import re
 import runpy
@@ -13,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ckptcheck import finding
+from ckptcheck.rules.card import card_of
 from ckptcheck.rules.table import BY_CODE
 
 SOURCES = {
@@ -61,10 +64,7 @@ def block(marker: str) -> str:
 
 def rules() -> str:
     """Return the table of all rules: code, name, severity, first sentence of the card."""
-    rows = (
-        f"| {rule.code} | {rule.name} | {rule.severity} | {' '.join(rule.card.split(chr(10) * 2)[0].split())} |"
-        for rule in BY_CODE.values()
-    )
+    rows = (f"| {rule.code} | {rule.name} | {rule.severity} | {card_of(rule).what} |" for rule in BY_CODE.values())
     return "\n".join(["| code | name | severity | what it finds |", "|---|---|---|---|", *rows, ""])
 
 
@@ -180,6 +180,33 @@ def test_the_target_of_the_readme_trains(tmp_path):
     run.load(tmp_path / "checkpoint")
     assert torch.isfinite(first)
     assert torch.isfinite(run.step(2))
+
+
+def test_the_assertions_of_the_readme_are_calls_that_there_are():
+    import ckptcheck
+
+    calls = [one for one in ast.walk(ast.parse(block("asserts"))) if isinstance(one, ast.Call)]
+    assert calls
+    for call in calls:
+        assert isinstance(call.func, ast.Attribute)
+        taken = inspect.signature(getattr(ckptcheck, call.func.attr))
+        taken.bind(*call.args, **{str(one.arg): one.value for one in call.keywords})
+
+
+def test_the_job_of_the_readme_runs_commands_that_there_are():
+    yaml = pytest.importorskip("yaml")
+    from click.testing import CliRunner
+
+    from ckptcheck.cli.main import door
+
+    (job,) = yaml.safe_load(block("gitlab")).values()
+    words = [shlex.split(line)[1:] for line in job["script"] if line.startswith("ckptcheck ")]
+    assert words
+    for one in words:
+        assert CliRunner().invoke(door, [*one, "--help"]).exit_code == 0
+        assert f"--report junit={job['artifacts']['reports']['junit']}" in " ".join(one)
+        assert all(f"html={path}" in one for path in job["artifacts"]["paths"])
+    assert job["allow_failure"]["exit_codes"] == finding.EXIT_INCONCLUSIVE
 
 
 def before_dashes(words: str) -> list[str]:

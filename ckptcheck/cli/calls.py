@@ -6,6 +6,7 @@ from typing import Any, Protocol, cast
 
 import click
 
+from ckptcheck.config import Acceptance
 from ckptcheck.finding import Result
 from ckptcheck.progress import Progress
 
@@ -39,12 +40,19 @@ class Verbs(Protocol):
         policy: str = "exact",
         rtol: float = 0.0,
         atol: float = 0.0,
+        tolerances: Mapping[str, tuple[float, float]] = {},
         freeze: Mapping[str, str] = {},
         timeout_s: float = 600.0,
         jobs: int | None = None,
         select: Sequence[str] = ("CK",),
         ignore: Sequence[str] = (),
         require: Sequence[str] = (),
+        fail_on: str = "error",
+        bisect: bool = False,
+        severity: Mapping[str, str] = {},
+        accept: Sequence[Acceptance] = (),
+        baseline: Path | None = None,
+        write_baseline: Path | None = None,
         progress: Progress | None = None,
     ) -> Result:
         """Run the resume experiment."""
@@ -104,8 +112,14 @@ class Verbs(Protocol):
         *,
         rtol: float = 0.0,
         atol: float = 0.0,
+        tolerances: Mapping[str, tuple[float, float]] = {},
         select: Sequence[str] = ("CK",),
         ignore: Sequence[str] = (),
+        fail_on: str = "error",
+        severity: Mapping[str, str] = {},
+        accept: Sequence[Acceptance] = (),
+        baseline: Path | None = None,
+        write_baseline: Path | None = None,
     ) -> Result:
         """Compare two traces."""
 
@@ -130,6 +144,10 @@ class Verbs(Protocol):
         require: Sequence[str] = (),
         freeze: Mapping[str, str] = {},
         fail_on: str = "error",
+        severity: Mapping[str, str] = {},
+        accept: Sequence[Acceptance] = (),
+        baseline: Path | None = None,
+        write_baseline: Path | None = None,
         progress: Progress | None = None,
     ) -> Result:
         """Compare two checkpoints."""
@@ -145,6 +163,10 @@ class Verbs(Protocol):
         ignore: Sequence[str] = (),
         require: Sequence[str] = (),
         fail_on: str = "error",
+        severity: Mapping[str, str] = {},
+        accept: Sequence[Acceptance] = (),
+        baseline: Path | None = None,
+        write_baseline: Path | None = None,
         progress: Progress | None = None,
     ) -> Result:
         """Judge one checkpoint."""
@@ -169,6 +191,8 @@ class Verbs(Protocol):
         select: Sequence[str] = ("CK",),
         ignore: Sequence[str] = (),
         fail_on: str = "error",
+        severity: Mapping[str, str] = {},
+        accept: Sequence[Acceptance] = (),
         progress: Progress | None = None,
     ) -> Result:
         """Probe an optimizer's contract."""

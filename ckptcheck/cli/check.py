@@ -6,9 +6,11 @@ from typing import Any
 import click
 
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.completion import files
 from ckptcheck.cli.demands import demands_of_settings
 from ckptcheck.cli.kinds import Place
 from ckptcheck.cli.options import View, config_option, freeze_option, gate_options, require_option, view_options
+from ckptcheck.cli.policy import policy_options
 
 
 @click.command("check", short_help="Can a checkpoint be resumed from, or released?")
@@ -24,11 +26,13 @@ from ckptcheck.cli.options import View, config_option, freeze_option, gate_optio
 @click.option(
     "--target",
     metavar="TARGET",
+    shell_complete=files,
     help="Training code that shall load CKPT, as path/to/file.py[:factory]: say what the load would get wrong.",
 )
 @freeze_option
 @gate_options
 @require_option
+@policy_options
 @config_option
 @view_options
 @click.pass_context

@@ -5,12 +5,15 @@ from typing import Any, Final
 
 import click
 
+from ckptcheck.cli import policy
 from ckptcheck.cli.calls import verbs_of
 from ckptcheck.cli.kinds import Place
-from ckptcheck.cli.options import View, gate_options, tolerance_options, view_options
+from ckptcheck.cli.options import View, config_option, gate_options, tolerance_options, view_options
 from ckptcheck.cli.sections import SectionedCommand
 
-SECTIONS: Final = {"Judging": ("rtol", "atol", "select", "ignore", "fail_on", "on_inconclusive")}
+SECTIONS: Final = {
+    "Judging": ("rtol", "atol", "select", "ignore", "fail_on", "on_inconclusive", *policy.NAMES)
+}  # fmt: skip
 HELP: Final = """Compare the traces LEFT and RIGHT at every step that both hold.
 
 Each is a folder or a file that `record`, `resume` or `save --trace` wrote. Several processes are compared rank by rank.
@@ -32,10 +35,14 @@ EXAMPLES: Final = """Exit codes: 0 the same, 1 different, 2 usage or tool error,
 @click.argument("right", type=Place())
 @tolerance_options
 @gate_options
+@policy.policy_options
+@config_option
 @view_options
 @click.pass_context
 def command(context: click.Context, /, view: View, left: Path, right: Path, **options: Any) -> None:
     """Compare two traces: options in, exit code out."""
     from ckptcheck.cli.deliver import deliver
 
-    context.exit(deliver(verbs_of(context).compare(left, right, **options), view))
+    options["tolerances"] = policy.tolerances_of_settings(context)
+    result = verbs_of(context).compare(left, right, fail_on=view.fail_on, **options)
+    context.exit(deliver(result, view))

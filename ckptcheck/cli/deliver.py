@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Final
 
 from ckptcheck.cli.options import View
+from ckptcheck.cli.rendering import rendered
 from ckptcheck.cli.streams import write_file, write_out
 from ckptcheck.errors import OutputError
-from ckptcheck.finding import EXIT_FAIL, EXIT_PASS, FAIL_ON, Result, Verdict
-from ckptcheck.reports import json
+from ckptcheck.finding import EXIT_FAIL, EXIT_PASS, Result, Verdict, gates
 from ckptcheck.reports.page import Detail, Page
-from ckptcheck.reports.table import REPORTS
 
 _ON_INCONCLUSIVE: Final = {"fail": EXIT_FAIL, "pass": EXIT_PASS}
 
@@ -29,34 +28,46 @@ def deliver(result: Result, view: View) -> int:
 
 def gated(result: Result, fail_on: str) -> Result:
     """Turn a pass into a fail where a finding is as severe as `fail_on`; never the other way round."""
-    failing = FAIL_ON[fail_on]
-    if result.verdict is Verdict.PASS and any(finding.severity in failing for finding in result.findings):
+    if result.verdict is Verdict.PASS and any(gates(finding, fail_on) for finding in result.findings):
         return replace(result, verdict=Verdict.FAIL)
     return result
 
 
-def show(results: Sequence[Result], view: View, titles: Sequence[str] = ()) -> None:
-    """Write to stdout and to the report files; a text has its title above it. OutputError where one cannot be written.
+def show(results: Sequence[Result], view: View, titles: Sequence[str] = (), *, to_stdout: bool = True) -> None:
+    """Write to the report files and, if that is wanted, to stdout; a text has its title above it.
 
-    `titles` are one a result, or none.
+    `titles` are one a result, or none. What can be written is; then OutputError where something cannot be.
     """
+    troubles = []
+    for form, path in view.reports:
+        # --quiet is about what one sees now: a file is for later.
+        detail = Detail.ALL if view.verbose else Detail.NORMAL
+        page = Page(detail=detail, top=view.top, inconclusive_passes=_passes(view))
+        try:
+            write_file(path, rendered(results, form, page, titles))
+        except OutputError as error:
+            troubles.append(error)
+    troubles += [OutputError(told) for one in results if (told := _unwritten(one))]
     try:
-        for form, path in view.reports:
-            write_file(path, _rendered(results, form, Page(detail=_detail(view), top=view.top), titles))
-    except OutputError:
-        if view.form != "json":  # hours of training shall not be lost; as JSON, the error takes the result's place
-            write_out(_rendered(results, view.form, _stdout_page(view), titles))
-        raise
-    write_out(_rendered(results, view.form, _stdout_page(view), titles))
+        # Hours of training shall not be lost; but in a format for programs the error takes the result's place.
+        if to_stdout and (not troubles or view.form == "text"):
+            write_out(rendered(results, view.form, _stdout_page(view), titles))
+    except OutputError as error:
+        troubles.append(error)
+    if troubles:
+        raise OutputError(str(troubles[0]), result_is_told=True) from troubles[0]
 
 
-def _rendered(results: Sequence[Result], form: str, page: Page, titles: Sequence[str]) -> str:
-    if form == "json" and len(results) > 1:
-        return json.render_many(results)
-    reports = [REPORTS[form](result, page) for result in results]
-    if form == "text" and titles:
-        reports = [f"{title}\n{report}" for title, report in zip(titles, reports, strict=True)]
-    return ("" if page.detail is Detail.VERDICT else "\n").join(reports)
+def _unwritten(result: Result) -> str:
+    """Why a baseline of a result that was judged could not be written; "" where it was, or none was wanted."""
+    told = result.parts.get("acceptances")
+    written = told.get("written") if isinstance(told, dict) else None
+    is_judged = result.verdict is not Verdict.INCONCLUSIVE
+    return str(written.get("error") or "") if isinstance(written, dict) and is_judged else ""
+
+
+def _passes(view: View) -> bool:
+    return view.on_inconclusive == "pass"
 
 
 def _stdout_page(view: View) -> Page:
@@ -67,6 +78,7 @@ def _stdout_page(view: View) -> Page:
         ascii_only=not encoding.startswith("utf"),
         detail=_detail(view),
         top=view.top,
+        inconclusive_passes=_passes(view),
     )
 
 

@@ -8,7 +8,7 @@ from ckptcheck.cli.calls import verbs_of
 from ckptcheck.cli.options import View, view_options
 from ckptcheck.finding import EXIT_FAIL, EXIT_PASS, Verdict
 
-_TITLES: Final = ("A checkpoint that holds everything:", "The same, and its load forgets the optimizer:")
+TITLES: Final = ("A checkpoint that holds everything:", "The same, and its load forgets the optimizer:")
 
 
 @click.command("demo", short_help="A clean resume and a broken one, in under a minute.")
@@ -24,6 +24,6 @@ def command(context: click.Context, /, view: View) -> None:
 
     with shown_progress(view) as progress:
         clean, broken = verbs_of(context).demo(progress=progress)
-    show((clean, broken), view, () if view.quiet else _TITLES)
+    show((clean, broken), view, () if view.quiet else TITLES)
     as_told = clean.verdict is Verdict.PASS and broken.verdict is Verdict.FAIL
     context.exit(EXIT_PASS if as_told else EXIT_FAIL)

@@ -18,6 +18,7 @@ from ckptcheck.cli.options import (
     require_option,
     view_options,
 )
+from ckptcheck.cli.policy import policy_options, tolerances_of_settings
 
 
 @click.command("diff", short_help="Do two checkpoints, of any formats, hold the same?")
@@ -69,6 +70,7 @@ from ckptcheck.cli.options import (
 @freeze_option
 @content_gate_options
 @require_option
+@policy_options
 @config_option
 @view_options
 @click.pass_context
@@ -84,13 +86,15 @@ def command(
 
     Exit codes: 0 identical content, whatever the container; 1 different; 2 a side cannot be read; 3 nothing compared.
     With --gate findings LEFT is the earlier checkpoint of one training and RIGHT a later one, and only what the rules
-    find fails; --freeze and --require imply it.
+    find fails; --freeze, --require and a baseline imply it.
     """
     from ckptcheck.cli.deliver import deliver
     from ckptcheck.cli.live import shown_progress
 
     options |= _gate(context, **{name: options[name] for name in ("freeze", "gate", "require")})
     options["tolerances"] = dict(options["tolerances"])
+    if options["gate"] == "findings":  # whether the content is the same is asked exactly
+        options["tolerances"] |= _of_checkpoints(tolerances_of_settings(context))
     options["cast"] = options["cast"] or ""
     options["statistics"] = not options.pop("stat")
     with shown_progress(view) as progress:
@@ -99,10 +103,11 @@ def command(
 
 
 def _gate(context: click.Context, *, freeze: Mapping[str, str], gate: str, require: Sequence[str]) -> dict[str, Any]:
-    """What gates: --freeze and --require on the command line imply findings, those of a file hold where these gate."""
-    asked = [name for name in ("freeze", "require") if _is_given(context, name)]
+    """What gates: --freeze, --require and a baseline imply findings, and what a file says holds where these gate."""
+    asked = [name for name in ("freeze", "require", "baseline", "write_baseline") if _is_given(context, name)]
     if asked and gate == "content" and _is_given(context, "gate"):
-        raise click.UsageError(f"--{asked[0]} judges by findings: leave --gate content out", context)
+        option = asked[0].replace("_", "-")
+        raise click.UsageError(f"--{option} judges by findings: leave --gate content out", context)
     if not asked and gate == "content":
         return {"freeze": {}, "require": ()}
     if (demands := demands_of_settings(context)) is not None:
@@ -110,6 +115,11 @@ def _gate(context: click.Context, *, freeze: Mapping[str, str], gate: str, requi
 
         require = of_diff(demands)
     return {"freeze": freeze, "gate": "findings", "require": require}
+
+
+def _of_checkpoints(tolerances: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Without those of the loss, which no checkpoint holds."""
+    return {role: pair for role, pair in tolerances.items() if role.partition(":")[0] != "loss"}
 
 
 def _is_given(context: click.Context, name: str) -> bool:

@@ -18,12 +18,14 @@ _SHORT_DTYPES: Final = {
 }  # fmt: skip
 
 
+FORMATS: Final = ("text", "json", "junit", "sarif", "github", "markdown", "html")
+"""The formats of reports, known here so that --help need not import what makes them."""
+
+
 def format_name(value: str) -> str:
     """Read the name of a report format. BadParameter for one that this version does not have."""
-    from ckptcheck.reports.table import REPORTS
-
-    if value not in REPORTS:
-        raise click.BadParameter(f"there is no format {value!r} in this version; choose {' or '.join(REPORTS)}")
+    if value not in FORMATS:
+        raise click.BadParameter(f"there is no format {value!r} in this version; choose one of {', '.join(FORMATS)}")
     return value
 
 
@@ -146,6 +148,9 @@ def interruption(value: str) -> str:
     return value
 
 
+_NOT_FINITE: Final = frozenset({"nan", "inf", "-inf"})
+
+
 def argument(value: str) -> tuple[str, Any]:
     """Read NAME=VALUE, the value as Python writes numbers, strings, tuples and the like, else as text."""
     name, equals, text = value.partition("=")
@@ -154,7 +159,7 @@ def argument(value: str) -> tuple[str, Any]:
     try:
         return name, literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return name, text
+        return name, float(text) if text.lower() in _NOT_FINITE else text
 
 
 def setting(value: str) -> tuple[str, str]:

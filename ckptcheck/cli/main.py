@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from ckptcheck import __version__
+from ckptcheck.cli.completion import answer_shell
 from ckptcheck.cli.edge import exit_code_of
 from ckptcheck.cli.orphans import orphans_ended
 from ckptcheck.cli.streams import abandon_stderr
@@ -28,10 +29,15 @@ COMMANDS: Final[Mapping[str, str]] = {
     "check": "ckptcheck.cli.check",
     "diff": "ckptcheck.cli.diff",
     "probe": "ckptcheck.cli.probe",
+    "explain": "ckptcheck.cli.explain",
+    "config": "ckptcheck.cli.config",
+    "report": "ckptcheck.cli.report",
 }
 """Command by name: the module that holds it under the name `command`."""
 CHECKPOINTS: Final = ("inspect", "check", "diff")
-"""Commands that look into checkpoints; the others run trainings."""
+"""Commands that look into checkpoints."""
+BESIDE: Final = ("explain", "config", "report")
+"""Commands that read neither a training nor a checkpoint; the others run trainings."""
 ENDING: Final = tuple(
     getattr(signal, name)
     for name in (
@@ -69,9 +75,11 @@ class Door(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List what runs trainings, then what looks into checkpoints."""
-        for title, wanted in (("Commands that train", False), ("Commands for checkpoints", True)):
-            listed = [name for name in COMMANDS if (name in CHECKPOINTS) is wanted]
+        """List what runs trainings, what looks into checkpoints, then the rest."""
+        training = [name for name in COMMANDS if name not in (*CHECKPOINTS, *BESIDE)]
+        sections = {"Commands that train": training, "Commands for checkpoints": CHECKPOINTS, "Other commands": BESIDE}
+        for title, names in sections.items():
+            listed = [name for name in COMMANDS if name in names]
             with formatter.section(title):
                 formatter.write_dl([(name, _short_help(self, ctx, name)) for name in listed])
 
@@ -119,6 +127,7 @@ def main() -> NoReturn:
         if signal.getsignal(number) is signal.SIG_DFL:  # a cancelled pipeline cleans up as Ctrl-C does
             signal.signal(number, signal.default_int_handler)
     warnings.formatwarning = _as_a_line
+    answer_shell(door)
     try:
         with orphans_ended() if sys.argv[1:2] == ["verify"] else nullcontext():
             door.main()

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import click
 
+from ckptcheck.cli.completion import formats
 from ckptcheck.cli.demands import SETTINGS
 from ckptcheck.cli.kinds import (
+    FORMATS,
     Amount,
     Place,
     format_name,
@@ -48,11 +50,11 @@ class View:
 
 
 _VIEW: Final = (
-    click.option("--format", "form", type=format_name, default="text", show_default=True, metavar="text|json",
-                 help="What goes to stdout."),
+    click.option("--format", "form", type=format_name, default="text", show_default=True, metavar="FORMAT",
+                 shell_complete=formats, help=f"What goes to stdout: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}."),
     click.option("--report", "reports", type=report_file, multiple=True, metavar="FORMAT=PATH",
-                 help="Write a file as well, such as json=result.json; formats are text and json. Repeatable."),
-    click.option("-q", "--quiet", is_flag=True, help="Say the first line only, and show no progress."),
+                 help="Write a file as well, in any format, such as junit=report.xml. Repeatable."),
+    click.option("-q", "--quiet", is_flag=True, help="Say the first line only; report files are whole."),
     click.option("-v", "--verbose", is_flag=True, help="Say all there is."),
     click.option("--no-progress", is_flag=True, help="Show no progress."),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,

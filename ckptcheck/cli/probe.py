@@ -6,8 +6,10 @@ import click
 from click.core import ParameterSource
 
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.completion import files
 from ckptcheck.cli.kinds import Place, argument
 from ckptcheck.cli.options import View, config_option, freeze_option, gate_options, run_options, view_options
+from ckptcheck.cli.policy import settings_of
 
 EXAMPLES: Final = """Examples:
 
@@ -22,7 +24,7 @@ Exit codes: 0 pass, 1 fail, 2 usage or tool error, 3 inconclusive.
 
 
 @click.command("probe", short_help="What does an optimizer make of gradients that are none or zero?", epilog=EXAMPLES)
-@click.argument("subject", required=False, metavar="[OPTIMIZER|TARGET]")
+@click.argument("subject", required=False, metavar="[OPTIMIZER|TARGET]", shell_complete=files)
 @click.option("--all", "every", is_flag=True, help="Probe every class of torch.optim.")
 @click.option("--exact", is_flag=True, help="Show the nine exact transitions, in fractions and in float64 steps.")
 @click.option("--arg", "arguments", type=argument, multiple=True, metavar="NAME=VALUE",
@@ -58,6 +60,8 @@ def command(context: click.Context, /, view: View, subject: str | None, every: b
             raise click.UsageError("--freeze is for a TARGET: it says which of its parameters shall rest", context)
         options["freeze"] = {}  # the settings are for the targets of the project
     options["arguments"] = dict(options["arguments"])
+    config = settings_of(context)
+    options |= {"severity": config.severity, "accept": config.accept}
     with shown_progress(view) as progress:
         result = verbs_of(context).probe(
             "all" if every else subject or "", fail_on=view.fail_on, progress=progress, **options

@@ -105,14 +105,14 @@ def _report(result: Result, reports: Sequence[tuple[str, Path]]) -> list[str]:
     """Write the reports; what to say of those that cannot be written any more, after the script has run."""
     if not reports:
         return []
+    from ckptcheck.cli.rendering import rendered
     from ckptcheck.cli.streams import write_file
     from ckptcheck.reports.page import Page
-    from ckptcheck.reports.table import REPORTS
 
     said = []
     for form, path in reports:
         try:
-            write_file(path, REPORTS[form](result, Page()))
+            write_file(path, rendered((result,), form, Page()))
         except OutputError as error:
             said.append(f"ckptcheck: error: {error}")
     return said

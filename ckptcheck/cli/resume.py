@@ -6,12 +6,13 @@ from typing import Any
 import click
 
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.completion import files
 from ckptcheck.cli.kinds import Place
 from ckptcheck.cli.options import View, digest_option, run_options, view_options
 
 
 @click.command("resume", short_help="Load a training state, go on, and record the trajectory.")
-@click.argument("target")
+@click.argument("target", shell_complete=files)
 @click.argument("checkpoint", type=Place(), metavar="CKPT")
 @click.option("--steps", type=click.IntRange(min=1), required=True, metavar="N", help="Go on to this step.")
 @click.option("-o", "--output", type=Place(), required=True, help="Record the trajectory there.")

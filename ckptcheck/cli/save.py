@@ -5,12 +5,13 @@ from typing import Any
 import click
 
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.completion import files
 from ckptcheck.cli.kinds import Place
 from ckptcheck.cli.options import View, digest_option, run_options, view_options
 
 
 @click.command("save", short_help="Train to a step and save the training state.")
-@click.argument("target")
+@click.argument("target", shell_complete=files)
 @click.option("--steps", type=click.IntRange(min=1), required=True, metavar="K", help="Train to this step.")
 @click.option("-o", "--output", type=Place(), required=True, help="Where to save.")
 @click.option("--trace", type=Place(), help="Record the trajectory there, for compare.")

@@ -5,7 +5,9 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from ckptcheck.cli import policy
 from ckptcheck.cli.calls import verbs_of
+from ckptcheck.cli.completion import files
 from ckptcheck.cli.demands import demands_of_settings
 from ckptcheck.cli.kinds import Place, interruption, pattern, resume_point, setting
 from ckptcheck.cli.options import (
@@ -32,7 +34,8 @@ SECTIONS: Final = {
     "The experiment": ("steps", "resume_at", "quick", "repeats", "bisect", "timeout_s", "jobs"),
     "A script": ("run", "resume", *OF_COMMANDS),
     "A target": tuple(OF_TARGET),
-    "Judging": ("policy", "rtol", "atol", "freeze", "select", "ignore", "require", "fail_on", "on_inconclusive"),
+    "Judging": ("policy", "rtol", "atol", "freeze", "select", "ignore", "require", "fail_on", "on_inconclusive",
+                *policy.NAMES),
 }
 
 
@@ -69,7 +72,7 @@ Exit codes: 0 pass, 1 fail, 2 usage or tool error, 3 inconclusive.
     epilog=EXAMPLES,
     short_help="Does a resumed run reproduce the uninterrupted one?",
 )
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=files)
 @click.option("--run", metavar="CMD", help="What trains from the start to the end.")
 @click.option("--resume", metavar="CMD", help="What resumes, in a copy of its folder as it stood after step K.")
 @click.option(
@@ -126,6 +129,7 @@ Exit codes: 0 pass, 1 fail, 2 usage or tool error, 3 inconclusive.
 @tolerance_options
 @gate_options
 @require_option
+@policy.policy_options
 @config_option
 @view_options
 @click.pass_context
@@ -137,6 +141,7 @@ def command(context: click.Context, /, view: View, **options: Any) -> None:
     asked = _what_is_asked(context, options)
     target = asked.pop("target")
     asked["env"] = dict(asked["env"])
+    asked["tolerances"] = policy.tolerances_of_settings(context)
     if (demands := demands_of_settings(context)) is not None:
         from ckptcheck.verdict.demands_of_project import of_verify
 
@@ -145,7 +150,7 @@ def command(context: click.Context, /, view: View, **options: Any) -> None:
             commands=target is None, interrupted=asked["interrupt"] is not None,
         )  # fmt: skip
     with shown_progress(view) as progress:
-        result = verbs_of(context).verify(target, progress=progress, **asked)
+        result = verbs_of(context).verify(target, fail_on=view.fail_on, progress=progress, **asked)
     context.exit(deliver(result, view))
 
 

@@ -1,6 +1,6 @@
 """The numbers that tell how two tensors differ; knows no numpy, so that equal checkpoints need none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 NARROW_DTYPES: Final = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "float32")
@@ -35,6 +35,9 @@ class TensorDifference:
         rounded_through: the narrowest of float8_e5m2, float8_e4m3fn, bfloat16, float16 and float32 through
             which every element of right is left's element rounded and cast back, as torch casts; None where
             there is none, and where nothing was rounded. Few elements may fit a narrower one by chance.
+        ulp_counts: of the differing elements, how many are 0 units in the last place apart, 1, 2 to 3, 4 to 7, and so
+            on by powers of two, as far as `max_ulp`; a distance beyond 2**24 may count one place further. Empty where
+            `max_ulp` is None. For a picture: no part of equality.
     """
 
     numel: int
@@ -51,3 +54,4 @@ class TensorDifference:
     nan: int = 0
     inf: int = 0
     rounded_through: str | None = None
+    ulp_counts: tuple[int, ...] = field(default=(), compare=False)

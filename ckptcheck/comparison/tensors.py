@@ -75,6 +75,7 @@ class RunningDifference:
             nan=found.nan,
             inf=found.inf,
             rounded_through=self._rounding.narrowest if value_changed else None,
+            ulp_counts=ulps.by_powers_of_two if ulps else (),
         )
 
     @property

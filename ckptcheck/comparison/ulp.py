@@ -63,6 +63,12 @@ class UlpDistances:
         edge = np.array([bucket << _SHIFT], np.int32).view(np.float32)[0] / np.float64(_TO_EXPONENT_1)
         return min(int(edge), self._greatest)
 
+    @property
+    def by_powers_of_two(self) -> tuple[int, ...]:
+        """How many elements are 0 apart, 1, 2 to 3, 4 to 7, ... as far as any is; empty where none was counted."""
+        counts = self._counts.reshape(-1, 1 << _MANTISSA_BITS).sum(axis=1)
+        return tuple(counts[: int(np.flatnonzero(counts)[-1]) + 1].tolist()) if self._differing else ()
+
     def _distances(self, left: Bits, right: Bits, crosses: bool) -> NDArray[Any]:
         """|a - b| on the ordered integers, unsigned and as wide as the bits; never overflows."""
         if self._unsigned:

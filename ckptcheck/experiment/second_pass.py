@@ -9,6 +9,7 @@ from typing import TypeAlias
 from ckptcheck.comparison.curve import ANOTHER_SOURCE, UNREPEATED, Curve
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes, count_beyond
+from ckptcheck.comparison.tolerance import Tolerance
 from ckptcheck.comparison.trace_pairs import TracePair
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.experiment.job import Errand
@@ -28,7 +29,7 @@ class SecondPass:
     """
 
     def __init__(
-        self, experiment: Experiment, run: Resumed, *, rtol: float, atol: float, against: str = REFERENCE
+        self, experiment: Experiment, run: Resumed, *, tolerance: Tolerance, against: str = REFERENCE
     ) -> None:
         self._experiment, self._against = experiment, against
         self._left, self._right, self._step = run.source, run.name, run.step
@@ -37,7 +38,7 @@ class SecondPass:
         self._arrived: dict[int, dict[str, tuple[Path, str]]] = {}
         self._gone: set[str] = set()
         self._turn = Condition()
-        self._tolerance = {"rtol": rtol, "atol": atol} if rtol or atol else None
+        self._tolerance = tolerance
         self._measured: Measured = {}
         self._asked: set[tuple[int, Item]] = set()
         self._curve: Curve | None = None
@@ -112,7 +113,8 @@ class SecondPass:
             self._curve.put(step, item, difference)
         if (step, item) in self._asked:
             self._measured[step, item] = difference
-            if self._tolerance and not count_beyond(views[0], views[1], specs[0], specs[1], **self._tolerance):
+            amounts = self._tolerance.of(item, specs[0].dtype)
+            if amounts and not count_beyond(views[0], views[1], *specs, rtol=amounts[0], atol=amounts[1]):
                 self.within.add((step, item))
         for view in views:
             view.release()

@@ -5,6 +5,7 @@ from typing import Final
 
 from ckptcheck.finding import Json, Result, Severity, Verdict
 from ckptcheck.reports import files, run_table, tried, words
+from ckptcheck.reports.accepted import acceptances
 from ckptcheck.reports.distances import Entry, entries_of
 from ckptcheck.reports.findings import FEW, other_findings
 from ckptcheck.reports.margin import not_judged
@@ -62,6 +63,7 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
     full = page.detail is Detail.ALL
     other_findings(sheet, result, full, most=FEW)
     demanded(sheet, result)
+    acceptances(sheet, result, full)
     sheet.gap()
     files.checked(sheet, result)
     files.layout(sheet, result)

@@ -6,6 +6,7 @@ from typing import Final
 
 from ckptcheck.finding import Json, Result, Verdict
 from ckptcheck.reports import words
+from ckptcheck.reports.accepted import acceptances
 from ckptcheck.reports.contents import strings
 from ckptcheck.reports.difference_margin import about_groups, measure, one_sided, only_names_of_the_run
 from ckptcheck.reports.difference_words import (
@@ -87,6 +88,7 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
     _sides(sheet, result)
     sheet.gap()
     other_findings(sheet, result, full, most=FEW)
+    acceptances(sheet, result, full)
     sheet.gap()
     _sections(sheet, result)
     sheet.gap()

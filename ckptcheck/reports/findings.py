@@ -22,12 +22,12 @@ def other_findings(sheet: Sheet, result: Result, full: bool, most: int = 1) -> N
     """
     told = words.cause_finding(result)
     others = [finding for finding in result.findings if finding is not told and not words.is_without_effect(finding)]
-    others.sort(key=lambda finding: _ORDER.index(finding.severity))
+    others.sort(key=lambda finding: (finding.accepted is not None, _ORDER.index(finding.severity)))
     label = "Also found" if told else "Found"
-    alike: dict[tuple[str, Severity], list[Finding]] = {}
+    alike: dict[tuple[str, Severity, str], list[Finding]] = {}
     for finding in others:
-        alike.setdefault((finding.code, finding.severity), []).append(finding)
-    for (_, severity), group in alike.items():
+        alike.setdefault((finding.code, finding.severity, words.accepted(finding)), []).append(finding)
+    for (_, severity, accepted), group in alike.items():
         shown = group if full else group[: 1 if severity is Severity.INFO else most]
         with_fix = told is None and not full and severity is not Severity.INFO
         for finding, after in zip_longest(shown, shown[1:]):
@@ -35,9 +35,11 @@ def other_findings(sheet: Sheet, result: Result, full: bool, most: int = 1) -> N
             hidden = len(group) - len(shown)
             more = f" (and {hidden} more like {'it' if len(shown) == 1 else 'these'}; -v shows all)"
             said = _message(finding, result) + (more if last and hidden else "")
-            lead = f"{finding.code} {severity.value}: "
-            sheet.row(label, said, lead=lead, lead_style=_SEVERITY_STYLES[severity])
-            if with_fix and finding.fix and (last or after.fix != finding.fix):
+            lead = f"{finding.code} {severity.value}{', accepted' if accepted else ''}: "
+            sheet.row(label, said, lead=lead, lead_style="dim" if accepted else _SEVERITY_STYLES[severity])
+            if accepted and last and (full or severity is not Severity.INFO):
+                sheet.row("", accepted)
+            if with_fix and not accepted and finding.fix and (last or after.fix != finding.fix):
                 sheet.row("", f"to do: {finding.fix}")
             _details(sheet, finding, full)
             label = ""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ckptcheck.finding import Result, Verdict
-from ckptcheck.reports import checked, contents, differences, probed, recorded, words
+from ckptcheck.reports import accepted, cards, checked, configured, contents, differences, probed, recorded, words
 
 _OF_COMMAND: Final[Mapping[str, Callable[[Result], str]]] = {
     "inspect": contents.headline,
@@ -12,6 +12,8 @@ _OF_COMMAND: Final[Mapping[str, Callable[[Result], str]]] = {
     "check": checked.headline,
     "record": recorded.headline,
     "probe": probed.headline,
+    "explain": cards.headline,
+    "config": configured.headline,
 }
 
 
@@ -21,7 +23,13 @@ def headline(result: Result) -> str:
         return result.error
     if result.command == "verify" and (said := demanded(result)):
         return said
-    return _OF_COMMAND.get(result.command, words.headline)(result)
+    told = accepted.in_short(result)
+    if told and accepted.is_by_its_cause(result):
+        return told
+    rest = _OF_COMMAND.get(result.command, words.headline)(accepted.standing(result) if told else result)
+    if told and result.verdict is Verdict.PASS:
+        return f"{told}; beside that: {rest}"
+    return f"{rest}; {told}" if told else rest
 
 
 def demanded(result: Result) -> str:

@@ -14,19 +14,20 @@ from ckptcheck.reports.page import Page
 
 _DIVERGENCE: Final = ("step", "stage", "parameter", "key", "optimizer", "group", "rank")
 """Keys of `first_divergence`, all of them always there; null where one does not apply."""
-_IN_LINES: Final = frozenset({"divergence"})
+_IN_LINES: Final = frozenset({"divergence", "stages", "gradients", "membership"})
 """Parts whose lists of numbers are lines: 200,000 of them would be as many lines."""
 
 
 def render(result: Result, page: Page) -> str:
     """Return the document; it is the same on every page."""
     del page
-    return _dumped(document(result))
+    return dumped(document(result))
 
 
-def render_many(results: Sequence[Result]) -> str:
+def render_many(results: Sequence[Result], page: Page) -> str:
     """Return one document that is a list of results, for a command that has several."""
-    return _dumped([document(result) for result in results])
+    del page
+    return dumped([document(result) for result in results])
 
 
 def document(result: Result) -> dict[str, Json]:
@@ -64,8 +65,19 @@ def plain(value: Any) -> Json:
     raise TypeError(f"a result holds a {type(value).__name__}, which JSON has no form for")
 
 
+def dumped(value: Json) -> str:
+    """Return plain JSON values as a document: ASCII, indented, ending in a newline."""
+    mark, columns = uuid4().hex, list[str]()
+    text = json.dumps(_with_marks(value, mark, columns), indent=2, allow_nan=False)
+    if columns:
+        text = re.sub(f'"{mark} ([0-9]+)"', lambda found: columns[int(found[1])], text)
+    # ASCII and no DEL: names that come from a file must not reach a terminal raw through `cat` either.
+    return text.replace("\x7f", "\\u007f") + "\n"
+
+
 def _finding(finding: Finding) -> Json:
-    return {
+    """One finding; `accepted` is there only where it does not gate."""
+    written: dict[str, Json] = {
         "code": finding.code,
         "name": finding.name,
         "severity": finding.severity.value,
@@ -74,6 +86,9 @@ def _finding(finding: Finding) -> Json:
         "evidence": plain(finding.evidence),
         "fix": finding.fix,
     }
+    if (accepted := finding.accepted) is not None:
+        written["accepted"] = {f.name: getattr(accepted, f.name) for f in fields(accepted)}
+    return written
 
 
 def _where(place: Place) -> dict[str, Json]:
@@ -85,15 +100,6 @@ def _divergence(place: Place | None) -> Json:
     if place is None:
         return None
     return {name: getattr(place, name) for name in _DIVERGENCE}
-
-
-def _dumped(value: Json) -> str:
-    mark, columns = uuid4().hex, list[str]()
-    text = json.dumps(_with_marks(value, mark, columns), indent=2, allow_nan=False)
-    if columns:
-        text = re.sub(f'"{mark} ([0-9]+)"', lambda found: columns[int(found[1])], text)
-    # ASCII and no DEL: names that come from a file must not reach a terminal raw through `cat` either.
-    return text.replace("\x7f", "\\u007f") + "\n"
 
 
 def _with_marks(value: Json, mark: str, columns: list[str], inside: bool = False) -> Json:

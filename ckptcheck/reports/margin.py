@@ -12,7 +12,7 @@ _WITHOUT_COMPARISON: Final = frozenset({"save", "resume"})
 _TOLD_ELSEWHERE: Final = frozenset({
     "trajectory", "divergence", "crossed", "runs", "magnitudes", "notes", "set", "run", "resume", "alignment",
     "saved_later", "bisection",
-    "required", "noise",
+    "required", "noise", "acceptances",
 })  # fmt: skip
 _OUTPUTS: Final = ("checkpoint", "step", "trace", "seconds")
 """What is shown of a command that compares nothing unless all is wanted."""

@@ -1,9 +1,12 @@
 """What a report is written on, and what must not get onto it."""
 
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
+
+from ckptcheck.finding import Json
 
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that can steer a terminal, reorder a line or hide in it."""
@@ -21,7 +24,9 @@ class Detail(IntEnum):
 class Page:
     """Where a text goes: its width in columns, whether it shows colour, whether it shows only ASCII.
 
-    `top` is how many of the largest differences a section shows, unless all is wanted.
+    `top` is how many of the largest differences a section shows, unless all is wanted. `cards` are the cards of rules
+    by code, for formats with room for them: each a mapping with the texts `what`, `why`, `example`, `fix`, `limits`;
+    empty where nobody has them at hand. `inconclusive_passes` says that the caller takes inconclusive for a pass.
     """
 
     width: int = 100
@@ -29,6 +34,8 @@ class Page:
     ascii_only: bool = False
     detail: Detail = Detail.NORMAL
     top: int = 10
+    cards: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    inconclusive_passes: bool = False
 
 
 def escaped(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from ckptcheck.finding import Json, Result, Verdict
 from ckptcheck.reports import words
+from ckptcheck.reports.accepted import acceptances
 from ckptcheck.reports.distances import Entry, entries_of
 from ckptcheck.reports.findings import FEW, other_findings
 from ckptcheck.reports.margin import not_judged
@@ -75,6 +76,7 @@ def body(sheet: Sheet, result: Result, page: Page) -> None:
     """Say the findings, the table, what else was tried, and what was not judged."""
     full = page.detail is Detail.ALL
     other_findings(sheet, result, full, most=FEW)
+    acceptances(sheet, result, full)
     sheet.gap()
     freezing(sheet, result, full)
     rows = entries_of(result, "contract")

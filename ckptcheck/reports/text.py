@@ -4,7 +4,19 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ckptcheck.finding import Result, Verdict
-from ckptcheck.reports import checked, contents, curves, differences, distances, probed, recorded, words
+from ckptcheck.reports import (
+    cards,
+    checked,
+    configured,
+    contents,
+    curves,
+    differences,
+    distances,
+    probed,
+    recorded,
+    words,
+)
+from ckptcheck.reports.accepted import acceptances
 from ckptcheck.reports.bisected import bisected
 from ckptcheck.reports.commands import commands, not_seen, saved_later
 from ckptcheck.reports.findings import other_findings, without_effect
@@ -25,9 +37,11 @@ _BODIES: Final[Mapping[str, Callable[[Sheet, Result, Page], None]]] = {
     "check": checked.body,
     "record": recorded.body,
     "probe": probed.body,
+    "explain": cards.body,
+    "config": configured.body,
 }
 """Command to what it says below the headline; the others tell of a trajectory."""
-_WITHOUT_VERDICT: Final = frozenset({"inspect", "record"})
+_WITHOUT_VERDICT: Final = frozenset({"inspect", "record", "explain", "config"})
 
 
 def render(result: Result, page: Page) -> str:
@@ -55,6 +69,7 @@ def _trajectory(sheet: Sheet, result: Result, page: Page) -> None:
         distances.drift(sheet, result, full)
     other_findings(sheet, result, full)
     checked.demanded(sheet, result)
+    acceptances(sheet, result, full)
     if result.first_divergence is not None:
         sheet.gap()
     commands(sheet, result, full)
@@ -104,3 +119,5 @@ def _cause(sheet: Sheet, result: Result, full: bool) -> None:
         sheet.row("", f"evidence: {said}", style="dim")
     if finding.fix:
         sheet.row("To do", finding.fix)
+    if said := words.accepted(finding):
+        sheet.row("Accepted", said.removeprefix("accepted").removeprefix(": ").strip())

@@ -68,6 +68,15 @@ def is_without_effect(finding: Finding) -> bool:
     return finding.evidence.get("without_effect") is True
 
 
+def accepted(finding: Finding) -> str:
+    """Return why a finding does not gate, until when, and where that is written; empty for one that may."""
+    told = finding.accepted
+    if told is None:
+        return ""
+    until = f" until {told.until}" if told.until is not None else ""
+    return f"accepted{until}: {told.reason} ({told.source})"
+
+
 def _weightiest(result: Result) -> Finding | None:
     order = list(Severity)
     return min(result.findings, key=lambda finding: order.index(finding.severity), default=None)
@@ -155,8 +164,20 @@ def policy(value: Json) -> str:
     if not isinstance(value, Mapping):
         return ""
     exact = "byte for byte" if value.get("name") == "exact" else "state byte for byte, the rest within measured noise"
-    tolerance = [f"{key} {scalar(value[key])}" for key in ("rtol", "atol") if value.get(key)]
-    return f"computed values within {', '.join(tolerance)}" if tolerance else exact
+    roles = value.get("roles")
+    told = [(role, _tolerance(one)) for role, one in roles.items()] if isinstance(roles, Mapping) else []
+    said = [f"{role} within {amounts}" for role, amounts in told if amounts]
+    if rest := _tolerance(value):
+        said.append(f"{'other ' if said else ''}computed values within {rest}")
+    elif said:
+        said.append("the rest byte for byte")
+    return ", ".join(said) or exact
+
+
+def _tolerance(value: Json) -> str:
+    if not isinstance(value, Mapping):
+        return ""
+    return " and ".join(f"{key} {scalar(value[key])}" for key in ("rtol", "atol") if value.get(key))
 
 
 def scalar(value: Json) -> str:
@@ -188,7 +209,7 @@ def number(value: Json, dtype: Json) -> str:
     short = repr(value)
     if dtype == "float32" and math.isfinite(value):
         nearby = (float(f"{value:.{digits}g}") for digits in range(1, 18))
-        short = repr(next(one for one in nearby if _as_float32(one) == value))
+        short = repr(next((one for one in nearby if _as_float32(one) == value), value))
     return short.removesuffix(".0") if value else short
 
 

@@ -145,6 +145,11 @@ class Trace:
             raise TraceError(f"{self.path} cannot be read as a trace (a digest is not 16 bytes long); record it again")
         return whats or "", contents or b""
 
+    def presences(self, step: int, moment: str) -> list[tuple[int, int]]:
+        """The number in `table` and the presence of each gradient of one moment."""
+        number = self.moments.get((step, moment))
+        return self._rows("SELECT what, presence FROM records WHERE at = ? AND presence IS NOT NULL", number)
+
     def picked(self, step: int, moment: str, whats: Sequence[int]) -> dict[int, Sample]:
         """The samples of some items of one moment, by their numbers in `table`."""
         number = self.moments.get((step, moment))

@@ -4,10 +4,15 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from ckptcheck.config import CONTRACTS
+from ckptcheck.comparison.tolerance import Tolerance
+from ckptcheck.config import CONTRACTS, ROLES
 from ckptcheck.errors import UsageError
+from ckptcheck.finding import Json
+from ckptcheck.state.tensor import ITEMSIZE_BYTES
+from ckptcheck.verdict.decisions import NONE, Decisions
 
 AUTO: Final = "auto"
 """In place of a step to resume after: pick such steps."""
@@ -15,15 +20,16 @@ AUTO: Final = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What counts as equal. With `rtol` and `atol` zero, bytes do.
+    """What counts as equal. Without a tolerance, bytes do.
 
     An element passes when |right - left| <= atol + rtol * |left|; only tensors and numbers that training computes
-    are given a tolerance, never generators, inputs, hyperparameters or schedules.
+    are given a tolerance, never generators, inputs, hyperparameters or schedules. `roles` are as `Tolerance` has them.
     """
 
     state_exact: bool = False
     rtol: float = 0.0
     atol: float = 0.0
+    roles: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -33,7 +39,19 @@ class Policy:
     @property
     def tolerant(self) -> bool:
         """Whether a tolerance was asked for."""
-        return self.rtol > 0 or self.atol > 0
+        return not self.tolerance.is_exact
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How far apart what may differ may be."""
+        return Tolerance(self.rtol, self.atol, self.roles)
+
+    @property
+    def part(self) -> dict[str, Json]:
+        """What a result says of it: tolerances by role only where there are any."""
+        told: dict[str, Json] = {"name": self.name, "rtol": self.rtol, "atol": self.atol}
+        roles: dict[str, Json] = {role: {"rtol": rtol, "atol": atol} for role, (rtol, atol) in self.roles.items()}
+        return told | ({"roles": roles} if roles else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +68,31 @@ class Question:
     """Codes by prefix that must be judged."""
     bisect: bool = False
     """Whether the cause of a divergence is to be proved by further runs."""
+    decided: Decisions = NONE
+    """How much findings weigh, and which are accepted."""
 
 
-def check_policy(policy: str, rtol: float, atol: float) -> Policy:
-    """The policy by its name and tolerances. UsageError for an unknown name or a negative or infinite tolerance."""
+def check_policy(
+    policy: str, rtol: float, atol: float, roles: Mapping[str, tuple[float, float]] = MappingProxyType({})
+) -> Policy:
+    """The policy by its name and tolerances.
+
+    UsageError for an unknown name, role or dtype, and for a negative or infinite tolerance.
+    """
     if policy not in ("exact", "state-exact"):
         raise UsageError(f"--policy {policy!r} is unknown: use exact or state-exact")
     for name, value in (("--rtol", rtol), ("--atol", atol)):
         if not (math.isfinite(value) and value >= 0):
             raise UsageError(f"{name} {value!r} is no tolerance: use a number from 0 up")
-    return Policy(policy == "state-exact", rtol, atol)
+    for told, amounts in roles.items():
+        role, colon, dtype = told.partition(":")
+        if role not in ROLES:
+            raise UsageError(f"tolerance {told}: there is no such role: use one of {', '.join(ROLES)}")
+        if colon and dtype not in ITEMSIZE_BYTES:
+            raise UsageError(f"tolerance {told}: there is no dtype {dtype!r}: name one as torch does, such as bfloat16")
+        if not all(math.isfinite(one) and one >= 0 for one in amounts):
+            raise UsageError(f"tolerance {told}: {amounts} are no tolerances: use numbers from 0 up")
+    return Policy(policy == "state-exact", rtol, atol, dict(roles))
 
 
 def check_quick(quick: bool, repeats: int) -> None:
@@ -73,7 +106,10 @@ def check_bisect(commands: bool, policy: Policy, devices: tuple[str, str | None]
     if commands:
         raise UsageError("--bisect is for a target: it puts back parts of live objects, which a target declares")
     if policy.tolerant:
-        raise UsageError("--bisect and --rtol/--atol exclude each other: what heals a run is told to the bit")
+        raise UsageError(
+            "--bisect and tolerances exclude each other: what heals a run is told to the bit; --rtol 0 leaves those of "
+            "the settings out"
+        )
     if devices[1] is not None and devices[0] != devices[1]:
         raise UsageError("--bisect and --resume-device exclude each other: two devices never agree to the bit")
 

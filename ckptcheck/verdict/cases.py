@@ -60,7 +60,7 @@ def case_of(
     if measure and noise.only_numeric and noise.first_step <= run.step and not policy.tolerant:
         measured, missing = LoadPass(experiment, run).measure(load), "equal runs differ before the load"
     elif measure and (trajectory.first is not None or raised is not None):
-        second = SecondPass(experiment, run, rtol=policy.rtol, atol=policy.atol, against=against)
+        second = SecondPass(experiment, run, tolerance=policy.tolerance, against=against)
         curve = curve_of(experiment, left, right, whole)
         measured, missing = second.measure(load, trajectory, curve)
         if policy.tolerant:
@@ -167,9 +167,12 @@ def within_tolerance(diff: TraceDiff, within: set[tuple[int, Item]], policy: Pol
 def _tolerated(one: Difference, within: set[tuple[int, Item]], policy: Policy) -> bool:
     if one.stage not in NUMERIC or one.left is None or one.right is None or one.left.presence != one.right.presence:
         return False
-    pair = one.left.value, one.right.value
-    if isinstance(pair[0], float) and isinstance(pair[1], float):
-        return abs(pair[1] - pair[0]) <= policy.atol + policy.rtol * abs(pair[0])
+    amounts = policy.tolerance.of(one.item, one.left.spec.dtype if one.left.spec is not None else "float")
+    if amounts is None:
+        return False
+    left, right = one.left.value, one.right.value
+    if isinstance(left, float) and isinstance(right, float):
+        return abs(right - left) <= amounts[1] + amounts[0] * abs(left)
     return (one.step, one.item) in within
 
 

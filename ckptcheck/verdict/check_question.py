@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ckptcheck.finding import Finding, Json, NotJudged
+from ckptcheck.verdict.decisions import NONE, Decisions
 from ckptcheck.verdict.purpose import AUTO
 
 
@@ -18,6 +19,7 @@ class CheckQuestion:
         select, ignore: codes by prefix.
         require: codes by prefix that must be judged.
         fail_on: the least severe finding that fails.
+        decided: how much findings weigh, and which are accepted.
     """
 
     purpose: str = AUTO
@@ -27,6 +29,7 @@ class CheckQuestion:
     ignore: tuple[str, ...] = ()
     require: tuple[str, ...] = ()
     fail_on: str = "error"
+    decided: Decisions = NONE
 
 
 @dataclass(slots=True)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from ckptcheck.comparison.survey import Survey
 from ckptcheck.errors import DamagedCheckpointError, UsageError
-from ckptcheck.finding import FAIL_ON, Compared, Finding, Json, Result, Verdict
+from ckptcheck.finding import Compared, Finding, Json, NotJudged, Result, Verdict, gates
 from ckptcheck.progress import Progress
 from ckptcheck.rules.stored.stored import WHY_NOT, Purpose, Stored
 from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import Defect, Flaw, RawTree
+from ckptcheck.verdict.accepting import Settled, asked_and_judged, settle
 from ckptcheck.verdict.asking import check_freeze
 from ckptcheck.verdict.check_question import CheckQuestion, Said
 from ckptcheck.verdict.demanded import demanded, not_in_question
@@ -60,10 +61,11 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
     if raw is not None:
         raw.check_unchanged()
     said.append(Said(not_judged=not_in_question(question, purpose, of_run="series" in of_run.parts)))
-    findings = sorted((finding for one in said for finding in one.findings), key=lambda one: WEIGHTS[one.severity])
     not_judged = [*dict.fromkeys(lacking for one in said for lacking in one.not_judged)]
     missed = demanded(not_judged, question.require, of_run.not_judged)
     looked = (purpose is not None or verified.nbytes > 0) and any(one.judged for one in said)
+    settled = _settled(said, not_judged, question, looked=looked)
+    findings = sorted(settled.findings, key=lambda one: WEIGHTS[one.severity])
     return Result(
         command="check",
         verdict=_verdict(findings, question, missed=bool(missed), looked=looked),
@@ -76,7 +78,21 @@ def check_checkpoint(path: Path, question: CheckQuestion, progress: Progress | N
             **{name: part for one in said for name, part in one.parts.items()},
             "asked": {"select": [*question.select], "ignore": [*question.ignore]},
             "required": [one.code for one in missed],
+            **settled.parts,
         },
+    )
+
+
+def _settled(
+    said: Sequence[Said], not_judged: Sequence[NotJudged], question: CheckQuestion, *, looked: bool
+) -> Settled:
+    """All findings, as the project weighs and accepts them."""
+    return settle(
+        (finding for one in said for finding in one.findings),
+        question.decided,
+        "check",
+        judged=asked_and_judged(question.select, question.ignore, not_judged),
+        conclusive=looked,
     )
 
 
@@ -194,6 +210,6 @@ def _explained(raw: RawTree) -> tuple[Checkpoint | None, tuple[Defect, ...]]:
 
 def _verdict(findings: Sequence[Finding], question: CheckQuestion, *, missed: bool, looked: bool) -> Verdict:
     """Fail by severity, and where a demanded rule `missed` something; a pass needs a rule that `looked`."""
-    if missed or any(finding.severity in FAIL_ON[question.fail_on] for finding in findings):
+    if missed or any(gates(finding, question.fail_on) for finding in findings):
         return Verdict.FAIL
     return Verdict.PASS if looked else Verdict.INCONCLUSIVE

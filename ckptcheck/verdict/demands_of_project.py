@@ -27,7 +27,7 @@ def of_check(demands: Demands, *, purpose: str, target: bool, folder: bool) -> t
 
 def of_diff(demands: Demands) -> tuple[str, ...]:
     """What is demanded of a comparison of two checkpoints whose findings gate. UsageError as `of_check`."""
-    return tuple(one for one, _ in _met(demands, _codes_of_pairs()))
+    return tuple(one for one, _ in _met(demands, codes_of_pairs()))
 
 
 def of_verify(
@@ -39,7 +39,7 @@ def of_verify(
     the command line leaves out.
     """
     select, ignore = tuple(select), tuple(ignore)
-    codes = _codes_of_runs() - (NEVER_OF_COMMANDS if commands else ONLY_OF_COMMANDS)
+    codes = codes_of_runs() - (NEVER_OF_COMMANDS if commands else ONLY_OF_COMMANDS)
     codes -= ONLY_OF_COMMANDS if not interrupted else set()
     found: dict[str, None] = {}
     for one, meant in _met(demands, codes):
@@ -75,7 +75,7 @@ def _is_chosen(code: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> b
 
 def _check_elsewhere(demands: Demands, one: str) -> None:
     """Raise UsageError where no other command can meet a demand."""
-    every = codes_of_stored(*Purpose) | codes_of_loads() | codes_of_series() | _codes_of_pairs() | _codes_of_runs()
+    every = codes_of_stored(*Purpose) | codes_of_loads() | codes_of_series() | codes_of_pairs() | codes_of_runs()
     if _chosen(demands, one, every):
         return
     where = f"{demands.path}: require {one}"
@@ -87,13 +87,15 @@ def _check_elsewhere(demands: Demands, one: str) -> None:
     raise UsageError(f"{where}: {name} {','.join(given)} in the same file leaves it out: take one of them back")
 
 
-def _codes_of_runs() -> set[str]:
+def codes_of_runs() -> set[str]:
+    """The codes of an experiment."""
     from ckptcheck.rules.runs.table import RUN_RULES
 
     return {one.code for one in RUN_RULES}
 
 
-def _codes_of_pairs() -> set[str]:
+def codes_of_pairs() -> set[str]:
+    """The codes of two checkpoints, whose findings gate."""
     from ckptcheck.rules import files
     from ckptcheck.rules.pairs.table import PAIR_RULES
     from ckptcheck.verdict.both_sides import NUMBERS

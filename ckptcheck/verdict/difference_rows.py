@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import zip_longest
 from typing import Any, Final
 
 from ckptcheck.comparison.checkpoint_diff import CheckpointDiff, Row
@@ -24,6 +25,26 @@ def difference_rows(diff: CheckpointDiff) -> list[Json]:
     labels = {one.optimizer: one.label for one in diff.optimizers}
     return [
         difference_row(row, labels.get(row.optimizer, "") if row.optimizer is not None else "") for row in diff.rows
+    ]
+
+
+def ulp_rows(diff: CheckpointDiff) -> list[Json]:
+    """By section, key and dtype: the tensors with distances in ULP, and their elements by powers of two.
+
+    `counts` has the elements that are 0 apart, 1, 2 to 3, 4 to 7 and so on. Elements of equal bits are in none.
+    """
+    found: dict[tuple[str, str | None, str], tuple[int, list[int]]] = {}
+    for row in diff.rows:
+        counts = row.difference.ulp_counts if row.difference is not None else ()
+        if not counts or row.left is None or row.left.spec is None:
+            continue
+        name = (row.section, row.key if row.section == "optimizer" else None, row.left.spec.dtype)
+        tensors, sums = found.get(name, (0, []))
+        pairs = zip_longest(sums, counts, fillvalue=0)
+        found[name] = tensors + 1, [one + other for one, other in pairs]
+    return [
+        {"section": section, "key": key, "dtype": dtype, "tensors": tensors, "counts": [*counts]}
+        for (section, key, dtype), (tensors, counts) in found.items()
     ]
 
 

@@ -66,6 +66,11 @@ def loads_seen(trace: Trace, select: tuple[str, ...] = ("CK",), ignore: tuple[st
     return tuple(told), tuple(dict.fromkeys(reasons))
 
 
+def codes_of_loads_seen() -> set[str]:
+    """The codes that are judged of what a script loads."""
+    return {one.code for one in LOAD_RULES if one not in _LEFT_OUT}
+
+
 def _said(
     seen: ScriptLoads, dry: DryRun, select: tuple[str, ...], ignore: tuple[str, ...]
 ) -> Iterable[tuple[list[Finding], list[NotJudged]]]:

@@ -15,6 +15,7 @@ from ckptcheck.rules.words import names
 from ckptcheck.state.stages import LOAD, STAGE_ORDER
 from ckptcheck.verdict.asking import Question
 from ckptcheck.verdict.demanded import demanded
+from ckptcheck.verdict.grounds import Grounds, grounds_of
 
 AFTER_A_SAVE: Final = frozenset({"CK205", "CK603", "CK613"})
 """Codes of a load that merely follow where saving perturbed the run."""
@@ -46,21 +47,16 @@ class Summary:
         place = first.place if first else next((one.place for one in self.judged if one.place is not None), None)
         compared = compared_of(self.cases)
         diverges = any(case.first is not None or case.raised is not None for case in self.cases)
-        verdict = Verdict.FAIL if first or diverges else Verdict.PASS
+        verdict = Verdict.FAIL if first or diverges else self._otherwise(compared)
         findings = _once(finding for one in ([first] if first else []) + list(self.judged) for finding in one.findings)
         if cause is not None and cause.code == "CK609":
             # The run that was saved had left its own course: what the resumed one lacks of it says nothing more.
             findings = tuple(one for one in findings if one.code in ROOTS or _stands_beside_a_save(one))
-        if verdict is Verdict.PASS and any(self._is_noisy(noise) for noise in self.noises):
-            verdict = Verdict.INCONCLUSIVE
+        if verdict is not Verdict.FAIL and self._noisy:
             told = next((one for one in findings if one.code == "CK611"), None)
             cause, place = Cause("CK611", "certain"), told.where if told else None
-        loads = all(case.load is not None for case in self.cases)
-        if verdict is Verdict.PASS and not (compared.steps and compared.parameters and loads):
-            verdict = Verdict.INCONCLUSIVE
-        odd = [case.non_finite for case in self.cases if case.non_finite is not None]
-        if verdict is Verdict.PASS and any(one.hides_all for one in odd):
-            verdict, cause = Verdict.INCONCLUSIVE, Cause("CK501", "certain")
+        elif verdict is not Verdict.FAIL and self._saw(compared) and self._hidden:
+            cause = Cause("CK501", "certain")
         not_judged = self._not_judged(compared)
         missed = demanded(not_judged, self.question.require)
         if missed and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE):
@@ -76,6 +72,29 @@ class Summary:
             environment=environment,
             parts={**parts, **({"required": list(dict.fromkeys(one.code for one in missed))} if missed else {})},
         )
+
+    def grounds(self) -> Grounds:
+        """Why it fails, and what the verdict is without that."""
+        otherwise = self._otherwise(compared_of(self.cases))
+        return grounds_of(self.judged, self.question.select, self.question.ignore, otherwise)
+
+    def _otherwise(self, compared: Compared) -> Verdict:
+        """The verdict where nothing diverges."""
+        passes = self._saw(compared) and not (self._noisy or self._hidden)
+        return Verdict.PASS if passes else Verdict.INCONCLUSIVE
+
+    def _saw(self, compared: Compared) -> bool:
+        """Whether loads and steps were compared."""
+        return bool(compared.steps and compared.parameters) and all(case.load is not None for case in self.cases)
+
+    @property
+    def _noisy(self) -> bool:
+        return any(self._is_noisy(noise) for noise in self.noises)
+
+    @property
+    def _hidden(self) -> bool:
+        """Whether all that is trained is NaN or infinite in both runs, so that nothing can be told."""
+        return any(case.non_finite is not None and case.non_finite.hides_all for case in self.cases)
 
     def _is_noisy(self, noise: Noise) -> bool:
         within_floor = self.question.policy.state_exact and noise.only_numeric and not noise.chance

@@ -15,6 +15,7 @@ from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.state.raw import Danger
 from ckptcheck.state.training_state import TrainingState
 from ckptcheck.verdict.check_question import CheckQuestion, Said
+from ckptcheck.verdict.membership import membership
 
 TIMEOUT_S = 600.0
 """How long the target may go without a word while it is built or loads."""
@@ -41,6 +42,11 @@ def try_load(
     findings, not_judged = judged(rules, dry, WHY_NOT)
     said = Said(findings, not_judged, codes=frozenset(one.code for one in rules))
     said.parts["target"] = _part(target, dry, said.judged)
+    if dry.load is not None:
+        # By the file's own names alone: by the target's, a group could only agree with itself.
+        named = {place for place, one in enumerate(dry.pairs) if one.named}
+        pairs = enumerate(membership(dry.load.left, dry.load.right))
+        said.parts["membership"] = [part for place, part in pairs if place in named]
     return said, named_by_target(checkpoint, dry.built)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,18 +10,17 @@ from ckptcheck.comparison.checkpoint_diff import (
     CONTENT_SECTIONS,
     CheckpointDiff,
     DiffOptions,
-    OptimizerPair,
-    SectionSummary,
 )
-from ckptcheck.comparison.outcomes import COMPUTED
 from ckptcheck.errors import UsageError
-from ckptcheck.finding import FAIL_ON, Finding, Json, NotJudged, Result, Verdict
+from ckptcheck.finding import Finding, Json, NotJudged, Result, Verdict, gates
 from ckptcheck.progress import Progress
-from ckptcheck.state.checkpoint import Checkpoint
+from ckptcheck.verdict.accepting import asked_and_judged, settle
 from ckptcheck.verdict.asking import check_freeze
 from ckptcheck.verdict.both_sides import NUMBERS, judge_side, told_once
-from ckptcheck.verdict.difference_rows import difference_rows
-from ckptcheck.verdict.inspection import layout_of
+from ckptcheck.verdict.decisions import NONE, Decisions
+from ckptcheck.verdict.difference_parts import optimizer_part, section_part, side_part, tolerance_part
+from ckptcheck.verdict.difference_rows import difference_rows, ulp_rows
+from ckptcheck.verdict.membership import membership_of
 
 if TYPE_CHECKING:
     from ckptcheck.comparison.contracts import Held
@@ -39,8 +38,8 @@ ROLES: Final = ("param", "buffer", "grad", "state", "hyper", *(one for one in CO
 class Gate:
     """What makes the exit code: any difference of content, or findings by severity.
 
-    `freeze` are contracts by glob over parameter names, and `require` codes by prefix that must be judged: both are
-    for findings.
+    `freeze` are contracts by glob over parameter names, `require` codes by prefix that must be judged, and `decided`
+    is how much findings weigh and which are accepted: all are for findings.
     """
 
     by: str = "content"
@@ -49,6 +48,7 @@ class Gate:
     fail_on: str = "error"
     freeze: Mapping[str, str] = field(default_factory=dict)
     require: tuple[str, ...] = ()
+    decided: Decisions = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,14 @@ class Judged:
 
     `why_not` says why the two cannot be judged as an earlier and a later checkpoint of one training; "" where they
     can, or no such rule was asked for. `released` says that the right one was judged as a release; "" where it was not.
+    `parts` is what a result tells of acceptances.
     """
 
     findings: tuple[Finding, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
     why_not: str = ""
     released: str = ""
+    parts: Mapping[str, Json] = field(default_factory=dict)
 
 
 def diff_files(left: Path, right: Path, options: DiffOptions, gate: Gate, progress: Progress | None = None) -> Result:
@@ -78,7 +80,7 @@ def diff_files(left: Path, right: Path, options: DiffOptions, gate: Gate, progre
 
     sides = [explain(read_raw(path)) for path in (left, right)]
     diff = diff_checkpoints(sides[0], sides[1], options, InMebibytes(progress) if progress is not None else None)
-    judged = _judged(diff, options, gate, progress) if gate.by == "findings" else Judged()
+    judged = _settled(diff, _judged(diff, options, gate, progress), gate) if gate.by == "findings" else Judged()
     for side in sides:
         side.raw.check_unchanged()
     return result_of(diff, options, gate, judged)
@@ -118,23 +120,26 @@ def result_of(diff: CheckpointDiff, options: DiffOptions, gate: Gate, judged: Ju
     identical = diff.same_content and something_compared(diff) and not diff.unread
     identical = identical and not any(one.tolerated for one in diff.summaries)
     parts: dict[str, Json] = {
-        "left": _side(diff.left, options.left_section),
-        "right": _side(diff.right, options.right_section),
+        "left": side_part(diff.left, options.left_section),
+        "right": side_part(diff.right, options.right_section),
         "identical_content": identical,
         "identical_content_different_container": identical and diff.left.raw.layout != diff.right.raw.layout,
         "unread": diff.unread,
         "gate": gate.by,
         "unjudged": judged.why_not or None,
         "statistics": options.statistics,
-        "tolerance": _tolerance(options),
+        "tolerance": tolerance_part(options),
         "cast": {"dtype": diff.cast, "equal": diff.cast_equal} if diff.cast else None,
-        "optimizers": [_optimizer(one) for one in diff.optimizers],
+        "optimizers": [optimizer_part(one) for one in diff.optimizers],
         "paired_by": [*diff.paired_by],
-        "sections": [_section(one) for one in diff.summaries],
+        "sections": [section_part(one) for one in diff.summaries],
         "groups": [asdict(one) for one in diff.regrouped],
+        "membership": [*_membership(diff)],
         "differences": difference_rows(diff),
+        "ulp": ulp_rows(diff),
         "not_compared": [*diff.not_compared],
         "notes": [*diff.notes, *([judged.released] if judged.released else [])],
+        **judged.parts,
     }
     return Result(
         command="diff",
@@ -146,6 +151,16 @@ def result_of(diff: CheckpointDiff, options: DiffOptions, gate: Gate, judged: Ju
     )
 
 
+def _membership(diff: CheckpointDiff) -> Iterator[Json]:
+    """Of optimizers whose members both sides name for certain: by places alone, any order agrees with any other."""
+    for one in diff.optimizers:
+        places = [(diff.left, one.left), (diff.right, one.right)]
+        known = [(side, place) for side, place in places if place is not None and place < len(side.namings)]
+        if len(known) == len(places) and all(side.namings[place].certain for side, place in known):
+            left, right = (side.state.optimizers[place] for side, place in known)
+            yield membership_of(one.optimizer, left, right)
+
+
 def something_compared(diff: CheckpointDiff) -> bool:
     """Whether any tensor or value was on both sides, or any that is on one side only was told."""
     return bool(diff.rows) or any(one.tensors or one.values for one in diff.summaries)
@@ -153,7 +168,7 @@ def something_compared(diff: CheckpointDiff) -> bool:
 
 def _verdict(diff: CheckpointDiff, gate: Gate, judged: Judged) -> Verdict:
     if gate.by == "findings":
-        if any(finding.severity in FAIL_ON[gate.fail_on] for finding in judged.findings):
+        if any(gates(finding, gate.fail_on) for finding in judged.findings):
             return Verdict.FAIL
         if gate.require and any(one.code.startswith(gate.require) for one in judged.not_judged):
             return Verdict.FAIL
@@ -185,6 +200,18 @@ def _judged(diff: CheckpointDiff, options: DiffOptions, gate: Gate, progress: Pr
         pair.course.why_not if any(not one.code.startswith(FILE_FAMILY) for one in rules) else "",
         pair.released if not pair.course.why_not else "",
     )
+
+
+def _settled(diff: CheckpointDiff, judged: Judged, gate: Gate) -> Judged:
+    """The same, its findings as the project weighs and accepts them."""
+    settled = settle(
+        judged.findings,
+        gate.decided,
+        "diff",
+        judged=asked_and_judged(gate.select, gate.ignore, judged.not_judged),
+        conclusive=something_compared(diff) and not judged.why_not,
+    )
+    return replace(judged, findings=settled.findings, parts=settled.parts)
 
 
 def _never_asked(require: Sequence[str]) -> Iterator[NotJudged]:
@@ -236,48 +263,3 @@ def _released(diff: CheckpointDiff) -> str:
     purpose, reason = purpose_of(AUTO, diff.right)
     why = reason.partition(";")[0]
     return f"the right checkpoint is judged as a release: {why}" if purpose is Purpose.RELEASE else ""
-
-
-def _side(checkpoint: Checkpoint, section: str) -> Json:
-    return {
-        "path": str(checkpoint.raw.path),
-        "layout": layout_of(checkpoint),
-        "bytes": checkpoint.raw.nbytes,
-        "step": checkpoint.state.step,
-        "section": section or None,
-    }
-
-
-def _tolerance(options: DiffOptions) -> Json:
-    if not (options.rtol or options.atol or options.tolerances):
-        return None
-    roles: dict[str, Json] = {
-        role: {"rtol": rtol, "atol": atol} for role, (rtol, atol) in sorted(options.tolerances.items())
-    }
-    applies: list[Json] = [*COMPUTED] if options.rtol or options.atol else []
-    return {"rtol": options.rtol, "atol": options.atol, "applies_to": applies, "roles": roles}
-
-
-def _optimizer(one: OptimizerPair) -> Json:
-    """Its number in rows, where it stands and what it is called on each side; null on a side that lacks it."""
-    return {
-        "optimizer": one.optimizer,
-        "left": one.left,
-        "right": one.right,
-        "left_label": one.left_label or None,
-        "right_label": one.right_label or None,
-        "paired_by": one.paired_by or None,
-    }
-
-
-def _section(one: SectionSummary) -> Json:
-    return {
-        "section": one.section,
-        "tensors": one.tensors,
-        "values": one.values,
-        "bytes": one.nbytes,
-        "differing": one.differing,
-        "added": one.added,
-        "removed": one.removed,
-        "tolerated": one.tolerated,
-    }

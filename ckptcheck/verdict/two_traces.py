@@ -23,8 +23,12 @@ from ckptcheck.trace.reading import Trace, open_traces
 from ckptcheck.trace.states import replaced_by_load, state_after_step, state_at, without_silence
 from ckptcheck.verdict.asking import Policy
 from ckptcheck.verdict.cases import within_tolerance
+from ckptcheck.verdict.decisions import NONE, Decisions
+from ckptcheck.verdict.grounds import grounds_of, settled
 from ckptcheck.verdict.parts import trajectory_rows
+from ckptcheck.verdict.pictures import pictures
 from ckptcheck.verdict.scripts.telling import joined, of_rank
+from ckptcheck.verdict.stage_strip import Sight
 from ckptcheck.verdict.trace_placing import PlacedPair, alignment_rows, loaded_step, placed
 from ckptcheck.verdict.trace_ranks import paired
 
@@ -32,8 +36,9 @@ WHY_NO_VALUES = "traces hold digests and norms, no values: verify measures exact
 
 
 def compare_folders(
-    left: Path, right: Path, policy: Policy, select: tuple[str, ...], ignore: tuple[str, ...]
-) -> Result:
+    left: Path, right: Path, policy: Policy, select: tuple[str, ...], ignore: tuple[str, ...], *,
+    decided: Decisions = NONE,
+) -> Result:  # fmt: skip
     """Compare the traces at two places, over the steps that both have; of several processes, rank by rank.
 
     A resumed run is held against the run that it continues, whichever side it was given as; a script's is placed on
@@ -46,7 +51,7 @@ def compare_folders(
                 moved.callback(pair.right.close)
             places = (right, left) if pairs[0].swapped else (left, right)
             ranks = [_rank(pair, places, policy) for pair in pairs]
-            return _Comparison(places, ranks, policy, select, ignore).result()
+            return _Comparison(places, ranks, policy, select, ignore, decided).result()
 
 
 @contextmanager
@@ -161,6 +166,7 @@ class _Comparison:
     policy: Policy
     select: tuple[str, ...]
     ignore: tuple[str, ...]
+    decided: Decisions
 
     def result(self) -> Result:
         """The result over all ranks: the worst of their verdicts, the first in time of what differs."""
@@ -169,10 +175,10 @@ class _Comparison:
         first = min(guilty or [one for one in judged if one.place is not None], key=_time, default=None)
         differs = bool(guilty) or any(one.trajectory.first is not None for one in self.ranks)
         whole = all(one.trajectory.compared.parameters and not one.is_hidden for one in self.ranks)
-        sides = self.ranks[0].pair
-        return Result(
+        sides, otherwise = self.ranks[0].pair, Verdict.PASS if whole else Verdict.INCONCLUSIVE
+        result = Result(
             command="compare",
-            verdict=Verdict.FAIL if differs else Verdict.PASS if whole else Verdict.INCONCLUSIVE,
+            verdict=Verdict.FAIL if differs else otherwise,
             compared=_compared([one.trajectory.compared for one in self.ranks]),
             first_divergence=first.place if first is not None else None,
             cause=first.cause if first is not None else None,
@@ -181,6 +187,8 @@ class _Comparison:
             environment={"left": _facts(sides.left), "right": _facts(sides.right)},
             parts=self._parts(),
         )
+        grounds = grounds_of(judged, self.select, self.ignore, otherwise)
+        return settled(result, self.decided, grounds, self.select, self.ignore)
 
     def _judged(self) -> list[Judgement]:
         judged = [judge(one.case, self.select, self.ignore) for one in self.ranks]
@@ -202,10 +210,11 @@ class _Comparison:
             "left": str(self.places[0]),
             "right": str(self.places[1]),
             "steps": [min(steps), max(steps)],
-            "policy": {"name": self.policy.name, "rtol": self.policy.rtol, "atol": self.policy.atol},
+            "policy": self.policy.part,
             "trajectory": [row for one in self.ranks for row in self._rows(one)],
             "trajectory_left_out": sum(one.trajectory.left_out for one in self.ranks),
         }
+        parts |= pictures([Sight(one.case, one.pair.left, one.pair.right, rank=one.pair.rank) for one in self.ranks])
         if len(self.ranks) > 1:
             parts["ranks"] = len(self.ranks)
         if self.ranks[0].pair.swapped:

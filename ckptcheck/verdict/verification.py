@@ -28,9 +28,12 @@ from ckptcheck.verdict.equal_runs import (
     with_chance,
     with_what_is_noisy,
 )
+from ckptcheck.verdict.grounds import settled
 from ckptcheck.verdict.in_a_row import held_against, in_a_row_part, told_of
 from ckptcheck.verdict.parts import first_magnitudes, run_rows, trajectory_rows
+from ckptcheck.verdict.pictures import pictures
 from ckptcheck.verdict.scouting import picked_points
+from ckptcheck.verdict.stage_strip import Sight
 from ckptcheck.verdict.summary import Summary
 
 
@@ -57,8 +60,11 @@ def verification(settings: Settings, question: Question, progress: Progress | No
         held = breach_cases(experiment, resumed, _contracts(experiment, question))
         made = _Made(experiment, question, with_chance(noise, cases), resumed, cases, missing, held, against)
         made.refuse_idle_contracts()
-        result = made.result()
-        return bisected(experiment, made.noise, resumed, cases, result) if question.bisect else result
+        summary = made.summary()
+        result = made.result(summary)
+        if question.bisect:
+            result = bisected(experiment, made.noise, resumed, cases, result)
+        return settled(result, question.decided, summary.grounds(), question.select, question.ignore)
 
 
 def _make_whole(experiment: Experiment, repeats: int) -> int:
@@ -122,13 +128,17 @@ class _Made:
                 f"the freeze pattern {idle[0]!r} matches no parameter; parameters are {known[:200] or 'unknown'}"
             )
 
-    def result(self) -> Result:
+    def summary(self) -> Summary:
+        """The judgements of all cases."""
         question = self.question
         judged = [
             told_of(judge(case, question.select, question.ignore), case, self.against.get(case.run, REFERENCE))
             for case in self._all_cases()
         ]
-        summary = Summary(self.cases, judged, [self.noise], question, self._reasons())
+        return Summary(self.cases, judged, [self.noise], question, self._reasons())
+
+    def result(self, summary: Summary) -> Result:
+        """What came of it, before the project has its say."""
         return summary.result(self._environment(), self._parts())
 
     def _all_cases(self) -> list[Case]:
@@ -164,18 +174,26 @@ class _Made:
             "target": settings.target,
             "steps": settings.steps,
             "resume_at": list(settings.resume_at),
-            "policy": {"name": policy.name, "rtol": policy.rtol, "atol": policy.atol},
+            "policy": policy.part,
             "trajectory": rows,
             "trajectory_left_out": sum(one.trajectory.left_out for one in self.cases if one.trajectory is not None),
             "magnitudes": [row for case, why in zip(self.cases, self.missing, strict=True)
                            for row in first_magnitudes(trajectory_rows(case, why))],
             "divergence": [divergence(case) for case in self.cases if not case.goes_on_exactly],
+            **pictures(self._sights(), policy.state_exact),
             "crossed": crossed(self.experiment.traces[REFERENCE], settings.resume_at,
                                any(one.source != REFERENCE for one in self.resumed))
                        | {"in_a_row": in_a_row_part(self.resumed, self.against)},
             "noise": noise_part(self.noise, self.cases),
             "runs": run_rows(self.experiment.outcomes.values()),
         }  # fmt: skip
+
+    def _sights(self) -> list[Sight]:
+        traces, contracts = self.experiment.traces, _contracts(self.experiment, self.question)
+        return [
+            Sight(case, traces[self.against.get(run.name, REFERENCE)], run.trace, self.noise, contracts)
+            for run, case in zip(self.resumed, self.cases, strict=True)
+        ]
 
 
 def _nothing() -> TraceDiff:

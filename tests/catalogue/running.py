@@ -20,6 +20,7 @@ from tests.catalogue.fault import CLEAN, SEVERAL, Expected, Fault, Score, combin
 from tests.catalogue.spec import Spec
 from tests.catalogue.special import make_training
 from tests.experiment.forks import serve, start_forked
+from tests.reports.keeping import kept
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -70,7 +71,7 @@ def verdict_on(cell: Cell, folder: Path, **options: Any) -> Result:
     path = folder / "cell.py"
     path.write_text(TARGET.format(root=str(ROOT), spec=cell.spec.to_json(), faults=list(cell.faults)))
     asked = {"steps": cell.spec.steps, "resume_at": cell.spec.resume_at, "jobs": 1} | options
-    return verbs.verify(str(path), **asked)
+    return kept(verbs.verify(str(path), **asked))
 
 
 def judged(cell: Cell, folder: Path, **options: Any) -> Score:

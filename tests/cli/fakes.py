@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ckptcheck.config import Acceptance
 from ckptcheck.finding import Result, Verdict
 from ckptcheck.progress import Progress
 
@@ -13,8 +14,8 @@ class FakeVerbs:
 
     def __init__(self, result: Result | None = None, *, broken: Result | None = None,
                  during: Callable[[], None] = lambda: None) -> None:  # fmt: skip
-        self.result = result or Result("verify", Verdict.PASS)
-        self.broken = broken or Result("verify", Verdict.FAIL)
+        self.result = Result("verify", Verdict.PASS) if result is None else result
+        self.broken = Result("verify", Verdict.FAIL) if broken is None else broken
         self.during = during
         self.called: dict[str, Any] = {}
 
@@ -24,10 +25,12 @@ class FakeVerbs:
                folder: Path | None = None, share: Sequence[str] = (), env: Mapping[str, str] = {},
                online: bool = False, every: int = 1, only: Sequence[str] = (), grads: bool = True,
                digest: str | None = None, quick: bool = False, repeats: int = 1, policy: str = "exact",
-               rtol: float = 0.0, atol: float = 0.0, freeze: Mapping[str, str] = {}, timeout_s: float = 600.0,
+               rtol: float = 0.0, atol: float = 0.0, tolerances: Mapping[str, tuple[float, float]] = {},
+               freeze: Mapping[str, str] = {}, timeout_s: float = 600.0,
                jobs: int | None = None, select: Sequence[str] = ("CK",), ignore: Sequence[str] = (),
-               require: Sequence[str] = (), bisect: bool = False,
-               progress: Progress | None = None) -> Result:  # fmt: skip
+               require: Sequence[str] = (), fail_on: str = "error", bisect: bool = False,
+               severity: Mapping[str, str] = {}, accept: Sequence[Acceptance] = (), baseline: Path | None = None,
+               write_baseline: Path | None = None, progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
     def save(self, target: str, *, steps: int, output: Path, trace: Path | None = None, store: bool = False,
@@ -41,7 +44,10 @@ class FakeVerbs:
         return self._keep(locals())
 
     def compare(self, left: Path, right: Path, *, rtol: float = 0.0, atol: float = 0.0,
-                select: Sequence[str] = ("CK",), ignore: Sequence[str] = ()) -> Result:  # fmt: skip
+                tolerances: Mapping[str, tuple[float, float]] = {}, select: Sequence[str] = ("CK",),
+                ignore: Sequence[str] = (), fail_on: str = "error", severity: Mapping[str, str] = {},
+                accept: Sequence[Acceptance] = (), baseline: Path | None = None,
+                write_baseline: Path | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
     def diff(self, left: Path, right: Path, *, only: Sequence[str] = (), without: Sequence[str] = (),
@@ -49,12 +55,16 @@ class FakeVerbs:
              rtol: float = 0.0, atol: float = 0.0, tolerances: Mapping[str, tuple[float, float]] = {},
              statistics: bool = True, gate: str = "content", select: Sequence[str] = ("CK",),
              ignore: Sequence[str] = (), require: Sequence[str] = (), freeze: Mapping[str, str] = {},
-             fail_on: str = "error", progress: Progress | None = None) -> Result:  # fmt: skip
+             fail_on: str = "error", severity: Mapping[str, str] = {}, accept: Sequence[Acceptance] = (),
+             baseline: Path | None = None, write_baseline: Path | None = None,
+             progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
     def check(self, path: Path, *, target: str | None = None, purpose: str = "auto", freeze: Mapping[str, str] = {},
               select: Sequence[str] = ("CK",), ignore: Sequence[str] = (), require: Sequence[str] = (),
-              fail_on: str = "error", progress: Progress | None = None) -> Result:  # fmt: skip
+              fail_on: str = "error", severity: Mapping[str, str] = {}, accept: Sequence[Acceptance] = (),
+              baseline: Path | None = None, write_baseline: Path | None = None,
+              progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 
     def inspect(self, path: Path, *, names: Path | None = None, digests: bool = False,
@@ -65,6 +75,7 @@ class FakeVerbs:
               baseline: Path | None = None, freeze: Mapping[str, str] = {}, device: str = "cpu", seed: int = 0,
               steps: int = 20, timeout_s: float = 600.0, select: Sequence[str] = ("CK",),
               ignore: Sequence[str] = (), fail_on: str = "error",
+              severity: Mapping[str, str] = {}, accept: Sequence[Acceptance] = (),
               progress: Progress | None = None) -> Result:  # fmt: skip
         return self._keep(locals())
 

@@ -14,11 +14,12 @@ DIFF_DEFAULTS = {
     "left": Path("a"), "right": Path("b"), "only": (), "without": (), "renames": (), "left_section": "",
     "right_section": "", "cast": "", "rtol": 0.0, "atol": 0.0, "tolerances": {}, "statistics": True, "gate": "content",
     "select": ("CK",), "ignore": (), "require": (), "freeze": {}, "fail_on": "error",
+    "severity": {}, "accept": (), "baseline": None, "write_baseline": None,
 }  # fmt: skip
 
 CHECK_DEFAULTS = {
     "path": Path("c"), "target": None, "purpose": "auto", "freeze": {}, "select": ("CK",), "ignore": (), "require": (),
-    "fail_on": "error",
+    "fail_on": "error", "severity": {}, "accept": (), "baseline": None, "write_baseline": None,
 }  # fmt: skip
 
 CHECK_OPTIONS = [
@@ -50,6 +51,8 @@ DIFF_OPTIONS = [
      {"freeze": {"backbone.*": "hold", "a=b": "reset"}, "gate": "findings"}),
     ("--require CK3,CK401 --gate findings", {"require": ("CK3", "CK401"), "gate": "findings"}),
     ("--require CK3", {"require": ("CK3",), "gate": "findings"}),
+    ("--baseline old.json", {"baseline": Path("old.json"), "gate": "findings"}),
+    ("--write-baseline new.json", {"write_baseline": Path("new.json"), "gate": "findings"}),
     ("--top 3 -v --no-progress", {}),
 ]  # fmt: skip
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import click
 import pytest
 
+from ckptcheck.cli.kinds import FORMATS
 from ckptcheck.cli.main import COMMANDS as EVERY
 from ckptcheck.cli.verify import command
 from ckptcheck.reports.table import REPORTS
@@ -15,7 +16,8 @@ VERIFY_DEFAULTS = {
     "resume_device": None, "quick": False, "policy": "exact", "deterministic": False, "repeats": 1, "rtol": 0.0,
     "atol": 0.0, "freeze": {}, "timeout_s": 600.0, "seed": 0, "jobs": None, "folder": None, "share": (), "env": {},
     "online": False, "every": 1, "only": (), "grads": True, "digest": None, "select": ("CK",), "ignore": (),
-    "require": (), "bisect": False,
+    "require": (), "bisect": False, "fail_on": "error", "tolerances": {}, "severity": {}, "accept": (),
+    "baseline": None, "write_baseline": None,
 }  # fmt: skip
 COMMANDS = {**VERIFY_DEFAULTS, "target": None, "run": "a {dir}", "resume": "b {ckpt}"}
 COMMAND_OPTIONS = [
@@ -41,6 +43,8 @@ VERIFY_OPTIONS = [
     ("--select CK2,CK601 --select CK3", {"select": ("CK2", "CK601", "CK3")}),
     ("--ignore CK614", {"ignore": ("CK614",)}),
     ("--bisect", {"bisect": True}),
+    ("--baseline old.json --write-baseline new.json --fail-on never",
+     {"baseline": Path("old.json"), "write_baseline": Path("new.json"), "fail_on": "never"}),
     ("--require CK603,CK609", {"require": ("CK603", "CK609")}),
 ]
 
@@ -96,8 +100,9 @@ def test_the_other_commands_hand_on_what_they_got(ckptcheck):
     at = {"checkpoint": Path("ck"), "step": 4, "steps": 9}
     assert verbs.called == {"target": "t", "output": Path("tr"), **at, **common}
     ckptcheck("compare", "a", "b", "--rtol", "0.1", verbs=verbs)
-    tolerance = {"rtol": 0.1, "atol": 0.0, "select": ("CK",), "ignore": ()}
-    assert verbs.called == {"left": Path("a"), "right": Path("b"), **tolerance}
+    tolerance = {"rtol": 0.1, "atol": 0.0, "tolerances": {}, "select": ("CK",), "ignore": (), "fail_on": "error"}
+    decided = {"severity": {}, "accept": (), "baseline": None, "write_baseline": None}
+    assert verbs.called == {"left": Path("a"), "right": Path("b"), **tolerance, **decided}
 
 
 WRONG = [
@@ -124,8 +129,8 @@ WRONG = [
     ("verify t --freeze a=cold", "no-grad, no-update, hold, removed, reset"),
     ("verify t --select XY", "'XY' is no rule code"),
     ("verify t --ignore CK2,", "'' is no rule code"),
-    ("verify t --format junit", "no format 'junit' in this version; choose text or json"),
-    ("verify t --report junit=x", "no format 'junit' in this version; choose text or json"),
+    ("verify t --format yaml", "no format 'yaml' in this version; choose one of text, json, junit"),
+    ("verify t --report yaml=x", "no format 'yaml' in this version; choose one of text, json, junit"),
     ("verify t --report out.json", "'out.json' is not FORMAT=PATH"),
     ("verify t -q -v", "-q and -v exclude each other"),
     ("save t --steps 3 -o x --digest md5", "'xxh3_128', 'linear_128'"),
@@ -162,7 +167,9 @@ def test_a_quiet_recording_still_says_why_there_is_none(ckptcheck, tmp_path):
 
 
 def test_the_help_names_the_formats_there_are(ckptcheck):
-    assert f"--format {'|'.join(REPORTS)}" in ckptcheck("verify", "--help").output
+    said = " ".join(ckptcheck("verify", "--help").output.split())
+    assert (*REPORTS,) == FORMATS
+    assert f"What goes to stdout: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}." in said
 
 
 def test_no_command_shows_the_help(ckptcheck):

@@ -18,6 +18,7 @@ import torch
 from ckptcheck.experiment.commands.handing import HANDED_ON
 from ckptcheck.trace.file import open_traces
 from ckptcheck.trace.script.orders import VARIABLE
+from tests.reports.validity import breaches_of
 
 SCRIPT = Path(__file__).resolve().parents[2] / "fixtures" / "scripts" / "train.py"
 RECORD = (sys.executable, "-m", "ckptcheck", "record")
@@ -210,6 +211,7 @@ def test_a_script_is_recorded_and_prints_what_it_prints_without_us(tmp_path, mon
     assert {item.kind for item, _ in trace.tensors()}.isdisjoint({"grad"})
     trace.close()
     told = json.loads(report.read_text())
+    assert breaches_of(told) == []
     assert (told["schema"], told["command"], told["verdict"]) == (1, "record", "pass")
     assert told["recorded"]["exit_code"] == 0
     assert [one["steps"] for one in told["recorded"]["processes"]] == [4]

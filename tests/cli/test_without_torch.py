@@ -33,6 +33,7 @@ def run(*arguments: str, prelude: str = PRELUDE) -> subprocess.CompletedProcess[
     (["check", "02_torch_edge/trunc.pt"], 1, "CK101"),
     (["diff", "04_hf_trainer/checkpoint-2", "04_hf_trainer/checkpoint-2"], 0, "identical content"),
     (["diff", "04_hf_trainer/checkpoint-2", "04_hf_trainer/checkpoint-4"], 1, "exp_avg"),
+    (["explain", "CK402"], 0, "frozen-state-drift"),
 ])  # fmt: skip
 def test_a_command_about_checkpoints_needs_no_torch(arguments, code, said):
     done = run(*arguments)

@@ -9,6 +9,7 @@ from ckptcheck.experiment import process
 from ckptcheck.finding import Result
 from ckptcheck.verbs import verify
 from tests.experiment.forks import serve, start_forked
+from tests.reports.keeping import kept
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,8 +25,8 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def check(forked: None) -> Callable[..., Result]:
-    """`verify` with forked workers."""
-    return verify
+    """`verify` with forked workers; every result keeps the schema and can be saved and read back."""
+    return lambda *asked, **options: kept(verify(*asked, **options))
 
 
 @pytest.fixture

@@ -26,9 +26,13 @@ def build(ctx):
 @pytest.mark.parametrize(("tolerance", "verdict"), [
     ({}, Verdict.FAIL), ({"rtol": 2**-11}, Verdict.FAIL), ({"atol": 2**-11}, Verdict.FAIL),
     ({"rtol": 2**-9}, Verdict.PASS), ({"atol": 2**-9}, Verdict.PASS),
+    ({"tolerances": {"param": (2**-9, 0.0), "grad": (0.0, 2**-11)}}, Verdict.PASS),
+    ({"rtol": 2**-9, "tolerances": {"param": (0.0, 2**-11)}}, Verdict.FAIL),
 ])  # fmt: skip
 def test_one_element_beyond_it_fails_and_none_passes(tolerance, verdict, target, check):
     result = check(target(BODY), steps=6, resume_at=[3], **tolerance)
     assert result.verdict is verdict
     if verdict is Verdict.FAIL:
         assert (result.first_divergence.step, result.first_divergence.parameter) == (5, "weight")
+    asked = {role: {"rtol": pair[0], "atol": pair[1]} for role, pair in tolerance.get("tolerances", {}).items()}
+    assert result.parts["policy"].get("roles", {}) == asked

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ckptcheck.state.stages import STAGES
+from tests.reports.keeping import breaks_schema
 
 Check = Callable[[Any], bool]
 
@@ -175,6 +176,7 @@ def breaches(document: Any) -> list[str]:
         *_parts(document),
         *_tables(document),
         *_plain(document, "result"),
+        *breaks_schema(document),
     ]
 
 

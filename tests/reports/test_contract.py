@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ckptcheck.cli.demo import TITLES
 from ckptcheck.cli.main import door
 from ckptcheck.reports.json import document
 from tests.catalogue.running import forked_workers
@@ -15,6 +16,7 @@ from tests.reports.check_results import DEMANDED, FIT, FLOODED, INCOMPLETE, RELE
 from tests.reports.checkpoint_results import DAMAGED, DIFFERENT, GATED, INSPECTED, MATCHING, NOTHING, WHOLE
 from tests.reports.contract import breaches
 from tests.reports.results import APART, BROKEN, CLEAN, HOSTILE, NOISY, REFUSED, SAVED
+from tests.reports.validity import VALID, breaches_of
 
 ROOT = Path(__file__).parents[2]
 TARGET = "ckptcheck.experiment.demo_targets:build"
@@ -28,10 +30,23 @@ def place(tmp_path_factory) -> Iterator[Path]:
 
 
 def run(place: Path, *arguments: str) -> list[dict]:
-    """Run the command and return its documents."""
+    """Run the command and return its documents.
+
+    Each of its reports is valid, and a text of the saved result is the text of the command.
+    """
+    reports = {form: place / f"told.{form}" for form in (*VALID, "text")}
+    options = [word for form, path in reports.items() for word in ("--report", f"{form}={path}")]
     with chdir(place):
-        done = CliRunner().invoke(door, [*arguments, "--format", "json"])
-    found = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+        done = CliRunner().invoke(door, [*arguments, "--format", "json", *options])
+        told = {form: path.read_text() for form, path in reports.items()}
+        assert told["json"] == done.stdout
+        again = CliRunner().invoke(door, ["report", str(reports["json"]), "-o", "again.txt"])
+        assert again.exit_code == 0, again.output
+        live = "".join(line for line in told["text"].splitlines(True) if line.strip() not in TITLES)
+        assert (place / "again.txt").read_text() == live
+    for form, check in VALID.items():
+        check(told[form])
+    found = json.loads(done.stdout)
     return found if isinstance(found, list) else [found]
 
 
@@ -41,7 +56,9 @@ CHECKED = (DEMANDED, FIT, FLOODED, INCOMPLETE, RELEASED, UNNAMED, UNTRIED, WARNE
 
 @pytest.mark.parametrize("result", [CLEAN, APART, SAVED, NOISY, REFUSED, *CHECKPOINTS, *CHECKED])
 def test_a_result_by_hand_keeps_the_contract(result):
-    assert breaches(json.loads(json.dumps(document(result)))) == []
+    told = json.loads(json.dumps(document(result)))
+    assert breaches(told) == []
+    assert breaches_of(told) == []
 
 
 def test_a_breach_is_seen():
@@ -116,3 +133,20 @@ def test_traces_and_what_writes_them_keep_it(place):
     nothing = run(place, "compare", "short", "right")
     assert nothing[0]["verdict"] == "error"
     assert breaches(nothing[0]) == []
+
+
+def test_checkpoints_by_themselves_and_side_by_side_keep_it(place):
+    first, second = (str(ROOT / f"fixtures/checkpoints/04_hf_trainer/checkpoint-{step}") for step in (2, 4))
+    assert breaches(run(place, "inspect", first)[0]) == []
+    same, apart, judged = (
+        run(place, "diff", first, *rest)[0] for rest in ((first,), (second,), (second, "--gate", "findings"))
+    )
+    assert [breaches(one) for one in (same, apart, judged)] == [[], [], []]
+    assert [one["verdict"] for one in (same, apart, judged)] == ["pass", "fail", "pass"]
+
+
+def test_a_probe_of_an_optimizer_and_of_a_target_keep_the_schema(place):
+    (optimizer,) = run(place, "probe", f"{ROOT / 'fixtures/optimizers.py'}:NoneAsZero")
+    (target,) = run(place, "probe", TARGET, "--freeze", "*.bias=hold", "--steps", "3")
+    assert (optimizer["verdict"], target["verdict"]) == ("fail", "fail")
+    assert {one["code"] for one in optimizer["findings"] + target["findings"]} == {"CK701", "CK702"}

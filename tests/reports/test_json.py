@@ -67,4 +67,4 @@ def test_the_document_is_printable_ascii_and_keeps_hostile_names_whole():
 
 
 def test_several_results_are_one_list():
-    assert [one["verdict"] for one in json.loads(render_many((CLEAN, BROKEN)))] == ["pass", "fail"]
+    assert [one["verdict"] for one in json.loads(render_many((CLEAN, BROKEN), Page()))] == ["pass", "fail"]

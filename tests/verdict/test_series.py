@@ -13,7 +13,7 @@ from ckptcheck import verbs
 from ckptcheck.comparison.series import Described, Stale, describe, stale_moments
 from ckptcheck.conventions.explaining import explain
 from ckptcheck.errors import CheckpointError
-from ckptcheck.finding import Result, Severity, Verdict
+from ckptcheck.finding import Finding, Result, Severity, Verdict
 from ckptcheck.readers.reading import read_raw
 from ckptcheck.reports import text
 from ckptcheck.reports.page import Page
@@ -26,6 +26,9 @@ from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.verdict.series import MAX_READ
 from tests.check_cases.series import Run, whole, write
 from tests.samples import CHECKPOINTS
+from tests.told import listening
+
+heard = pytest.fixture(autouse=True)(listening)
 
 
 def codes(result: Result, *wanted: str) -> list[tuple[str, Severity, str | None]]:
@@ -191,7 +194,7 @@ def series(*given: Described, numbers: list[int] | None = None, chosen: int = -1
 
 
 def told(rule: Any, subject: Series) -> list[tuple[str | None, Severity]]:
-    return [(one.where.path, one.severity or rule.severity) for one in rule.check(subject) if isinstance(one, Evidence)]
+    return [(one.where.path, one.severity) for one in rule.judge(subject) if isinstance(one, Finding)]
 
 
 E, W = Severity.ERROR, Severity.WARNING

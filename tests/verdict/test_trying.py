@@ -14,7 +14,7 @@ from ckptcheck.errors import TargetError
 from ckptcheck.finding import Result, Verdict
 from tests.catalogue.running import forked_workers
 from tests.check_cases.training import Mlp
-from tests.rules.loads.live import adamw, file_of
+from tests.rules.loads.live import adamw, file_of, named
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,6 +113,15 @@ def test_torch_loads_where_the_target_has_no_load_and_says_what_it_leaves_out(ta
     assert part(result)["how"] == "torch's load_state_dict"
     assert part(result)["left_out"] == ["random generators"]
     assert result.verdict is Verdict.PASS
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize(("optimizer", "told"), [(named, [(True, 8)]), (adamw, [])])
+def test_groups_stand_side_by_side_where_the_file_names_their_members(optimizer, told, target, tmp_path):
+    result = verbs.check(file_of(tmp_path, optimizer=optimizer), target=target)
+    rows = result.parts["membership"]
+    assert isinstance(rows, list)
+    assert [(one["same_order"], one["left"][0]["size"]) for one in rows] == told
 
 
 @pytest.mark.usefixtures("forks")

@@ -13,6 +13,7 @@ from ckptcheck.comparison import curve as curves
 from ckptcheck.comparison.curve import Curve
 from ckptcheck.comparison.states import StateDiff
 from ckptcheck.comparison.tensors import TensorDifference, compare_bytes, count_beyond
+from ckptcheck.comparison.tolerance import Tolerance
 from ckptcheck.comparison.trace_pairs import TracePair
 from ckptcheck.comparison.traces import TraceDiff
 from ckptcheck.errors import OutputError
@@ -126,7 +127,7 @@ class Measure:
 
 
 def measured_ranks(
-    experiment: CommandExperiment, ranks: Sequence[Apart], *, rtol: float, atol: float
+    experiment: CommandExperiment, ranks: Sequence[Apart], *, tolerance: Tolerance
 ) -> tuple[list[Measure], list[Recorded]]:
     """The exact differences of every rank, in their order, and the runs that were made for it.
 
@@ -146,7 +147,6 @@ def measured_ranks(
         first, second = experiment.again({f"{REFERENCE}{AGAIN}": left}, {f"{RESUMED}{AGAIN}": right})
     except OutputError as error:
         return [Measure(otherwise=str(error)) for _ in ranks], []
-    tolerance = {"rtol": rtol, "atol": atol} if rtol or atol else None
     measures = [_of_rank(experiment, (first, second), one, steps, tolerance) for one in ranks]
     for run in (first, second):
         shutil.rmtree(experiment.laid_out(run, 0), ignore_errors=True)
@@ -205,7 +205,7 @@ def _of_rank(
     runs: tuple[Recorded, Recorded],
     apart: Apart,
     steps: frozenset[int],
-    tolerance: Mapping[str, float] | None,
+    tolerance: Tolerance,
 ) -> Measure:
     traces = [[one for one in run.traces if one.header.get("rank", 0) == apart.rank] for run in runs]
     if any(len(one) > 1 for one in traces):
@@ -252,12 +252,12 @@ class _Side(NamedTuple):
 
 
 class _Into(NamedTuple):
-    """Where numbers go, what the runs held in the first pass, and the tolerance, None for none."""
+    """Where numbers go, what the runs held in the first pass, and the tolerance."""
 
     measure: Measure
     curve: Curve | None
     held: Mapping[tuple[int, Item], _Digests]
-    tolerance: Mapping[str, float] | None
+    tolerance: Tolerance
 
 
 def _measure_moment(step: int, sides: list[_Side], into: _Into) -> None:
@@ -272,7 +272,8 @@ def _measure_moment(step: int, sides: list[_Side], into: _Into) -> None:
         if into.curve is not None:
             into.curve.put(step, item, difference)
         if (step, item) in into.held:
-            if into.tolerance and not count_beyond(views[0], views[1], specs[0], specs[1], **into.tolerance):
+            amounts = into.tolerance.of(item, specs[0].dtype)
+            if amounts and not count_beyond(views[0], views[1], *specs, rtol=amounts[0], atol=amounts[1]):
                 into.measure.within.add((step, item))
             _note(into, (step, item), difference, sides)
         for view in views:

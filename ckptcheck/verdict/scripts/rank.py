@@ -50,7 +50,7 @@ def measured(ranks: list[Rank], experiment: CommandExperiment, policy: Policy) -
     if not any(one.placed and _has_numbers(one.case) for one in ranks):
         return ranks, []
     differing = [apart(one.crew.rank, one.case, one.crew.reference, one.placed, len(ranks)) for one in ranks]
-    measures, runs = measured_ranks(experiment, differing, rtol=policy.rtol, atol=policy.atol)
+    measures, runs = measured_ranks(experiment, differing, tolerance=policy.tolerance)
     told = [
         replace(one, case=with_measure(one.case, measure, policy, wanted.curve), measure=measure,
                 left_open=left_open(one.case, measure, policy))

@@ -15,9 +15,11 @@ from ckptcheck.rules.runs.later import Later
 from ckptcheck.verdict.asking import Question
 from ckptcheck.verdict.cases import held_contracts
 from ckptcheck.verdict.divergence import divergence
+from ckptcheck.verdict.grounds import settled
 from ckptcheck.verdict.left_out import idle_pattern
 from ckptcheck.verdict.loads_seen import loads_seen
 from ckptcheck.verdict.parts import first_magnitudes
+from ckptcheck.verdict.pictures import pictures
 from ckptcheck.verdict.scripts.cases import Stopped
 from ckptcheck.verdict.scripts.confirming import confirmed
 from ckptcheck.verdict.scripts.interrupting import check_interrupted, interruption_of
@@ -36,6 +38,7 @@ from ckptcheck.verdict.scripts.parts import (
 from ckptcheck.verdict.scripts.rank import Rank, judged_ranks, measured
 from ckptcheck.verdict.scripts.saved_later import judged_later, saved_later, saved_part, why_not
 from ckptcheck.verdict.scripts.telling import joined, of_rank, with_cause_of_raise, with_loads
+from ckptcheck.verdict.stage_strip import Sight
 from ckptcheck.verdict.summary import Summary
 
 NOT_FOR_COMMANDS = (
@@ -150,8 +153,10 @@ class _Made:
             known = {one.code for judgement in judged for one in judgement.findings if one.code == "CK603"}
             judged.append(judged_later(self.later, self.question.select, (*self.question.ignore, *known)))
         noises = [one.noise for one in self.ranks]
-        summary = Summary(self._cases(), judged, noises, self.question, self._reasons())
-        return summary.result(self._environment(), self._parts())
+        question = self.question
+        summary = Summary(self._cases(), judged, noises, question, self._reasons())
+        result = summary.result(self._environment(), self._parts())
+        return settled(result, question.decided, summary.grounds(), question.select, question.ignore)
 
     def _cases(self) -> list[Case]:
         return [one.case for one in self.ranks]
@@ -217,7 +222,7 @@ class _Made:
             "resume_at": [self.stopped.after],
             "resumed_from": self.experiment.source,
             "set": dict(self.experiment.environment),
-            "policy": {"name": policy.name, "rtol": policy.rtol, "atol": policy.atol},
+            "policy": policy.part,
             "ranks": len(self.ranks),
             "alignment": placing_part([(one.crew.rank, one.placed) for one in self.ranks]),
             "saved_later": saved_part(self.later or ()),
@@ -229,11 +234,26 @@ class _Made:
                 for one in self.ranks
                 if not one.case.goes_on_exactly
             ],
+            **pictures(self._sights(), policy.state_exact),
             "crossed": crossed_part(reference, step),
             "noise": self._noise(),
             "runs": run_rows(self._runs()),
             "notes": notes_part([*self.whole.values(), self.source, self.stopped.resumed]),
         }
+
+    def _sights(self) -> list[Sight]:
+        several = len(self.ranks) > 1
+        return [
+            Sight(
+                one.case,
+                one.crew.reference,
+                one.placed.trace if one.placed is not None else None,
+                one.noise,
+                self.question.freeze,
+                one.crew.rank if several else None,
+            )
+            for one in self.ranks
+        ]
 
     def _noise(self) -> dict[str, Json]:
         """The noise of the rank whose equal runs part first."""

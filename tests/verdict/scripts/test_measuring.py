@@ -10,6 +10,7 @@ import torch
 
 from ckptcheck import verbs
 from ckptcheck.comparison.tensor_difference import TensorDifference
+from ckptcheck.comparison.tolerance import Tolerance
 from ckptcheck.experiment.commands import second_pass
 from ckptcheck.experiment.commands.second_pass import Measure
 from ckptcheck.finding import Verdict
@@ -144,7 +145,7 @@ def test_what_is_laid_out_is_bounded_and_spread_evenly(trained, monkeypatch):
 def test_nothing_is_run_once_more_where_there_is_nothing_to_measure(trained):
     differing = apart(0, case_for(trained, "clean"), trained["reference"])
     experiment = None  # it is not asked for anything
-    measures, runs = second_pass.measured_ranks(experiment, [differing], rtol=0.0, atol=0.0)
+    measures, runs = second_pass.measured_ranks(experiment, [differing], tolerance=Tolerance())
     assert (measures, runs) == ([Measure()], [])
 
 

@@ -1,0 +1,1 @@
+"""The page: one file to look at, with everything in it."""
