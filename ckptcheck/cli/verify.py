@@ -34,8 +34,18 @@ SECTIONS: Final = {
     "The experiment": ("steps", "resume_at", "quick", "repeats", "bisect", "timeout_s", "jobs"),
     "A script": ("run", "resume", *OF_COMMANDS),
     "A target": tuple(OF_TARGET),
-    "Judging": ("policy", "rtol", "atol", "freeze", "select", "ignore", "require", "fail_on", "on_inconclusive",
-                *policy.NAMES),
+    "Judging": (
+        "policy",
+        "rtol",
+        "atol",
+        "freeze",
+        "select",
+        "ignore",
+        "require",
+        "fail_on",
+        "on_inconclusive",
+        *policy.NAMES,
+    ),
 }
 
 

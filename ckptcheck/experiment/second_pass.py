@@ -28,9 +28,7 @@ class SecondPass:
     on. Storage is bounded by two moments, whatever the number of steps.
     """
 
-    def __init__(
-        self, experiment: Experiment, run: Resumed, *, tolerance: Tolerance, against: str = REFERENCE
-    ) -> None:
+    def __init__(self, experiment: Experiment, run: Resumed, *, tolerance: Tolerance, against: str = REFERENCE) -> None:
         self._experiment, self._against = experiment, against
         self._left, self._right, self._step = run.source, run.name, run.step
         # The left run may be made again for several resumed ones.

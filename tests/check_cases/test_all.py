@@ -9,23 +9,13 @@ from ckptcheck import verbs
 from ckptcheck.finding import Result, Severity, Verdict
 from tests.check_cases.case import Faulty, Legal, Make
 from tests.check_cases.table import FAULTY, LEGAL
-from tests.told import TELLING, listening
-
-heard = pytest.fixture(autouse=True)(listening)
 
 
 def judged(make: Make, folder: Path, options: Any) -> Result:
     made = make(folder)
     if isinstance(made, tuple):
-        result = verbs.diff(*made, **{"gate": "findings", **options})
-    else:
-        result = verbs.check(made, **options)
-    TELLING.hear(str(result.verdict), result.compared, *_first_rows(result.parts.get("differences") or []))
-    return result
-
-
-def _first_rows(rows: Any) -> list[Any]:
-    return [len(rows), *({key: one for key, one in row.items() if one is not None} for row in rows[:3])]
+        return verbs.diff(*made, **{"gate": "findings", **options})
+    return verbs.check(made, **options)
 
 
 @pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.name)

@@ -10,9 +10,6 @@ from tests.check_cases.mechanisms import FAULTY, NOT_CAUGHT, NOT_TOLD
 from tests.check_cases.reports import REPORTS
 from tests.check_cases.table import FAULTY as OF_FAMILIES
 from tests.check_cases.test_all import judged
-from tests.told import listening
-
-heard = pytest.fixture(autouse=True)(listening)
 
 CAUGHT = {case.mechanism for case in (*FAULTY, *OF_FAMILIES)} - {"", *NOT_CAUGHT}
 PROMISED = 114

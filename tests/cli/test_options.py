@@ -43,8 +43,10 @@ VERIFY_OPTIONS = [
     ("--select CK2,CK601 --select CK3", {"select": ("CK2", "CK601", "CK3")}),
     ("--ignore CK614", {"ignore": ("CK614",)}),
     ("--bisect", {"bisect": True}),
-    ("--baseline old.json --write-baseline new.json --fail-on never",
-     {"baseline": Path("old.json"), "write_baseline": Path("new.json"), "fail_on": "never"}),
+    (
+        "--baseline old.json --write-baseline new.json --fail-on never",
+        {"baseline": Path("old.json"), "write_baseline": Path("new.json"), "fail_on": "never"},
+    ),
     ("--require CK603,CK609", {"require": ("CK603", "CK609")}),
 ]
 

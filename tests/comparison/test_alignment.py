@@ -251,3 +251,19 @@ def test_few_right_tensors_among_many_wrong_ones_are_found(tmp_path):
 def test_digests_of_two_algorithms_are_never_compared(tmp_path):
     with pytest.raises(TraceError, match="unlike digests"):
         align(reference(tmp_path, PLAIN), resumed(tmp_path, PLAIN.after(7), "linear_128"))
+
+
+def test_a_reference_of_one_step_tells_it_by_its_counters(tmp_path):
+    found = placed(tmp_path, PLAIN, PLAIN.after(1, param=None, state=None), last=1)
+    assert (found.step, found.by) == (1, "counters")
+
+
+def test_what_one_step_has_of_weights_and_state_together_comes_before_either_alone(tmp_path):
+    training = Training(param=lambda step: max(step, 4))
+    found = placed(tmp_path, training, training.after(3))
+    assert (found.step, found.by, found.matched, found.of) == (3, "content", 6, 6)
+
+
+def test_generators_as_the_run_left_them_at_its_end_tell_its_last_step(tmp_path):
+    training = Training(param=never, state=None, rng=same)
+    assert placed(tmp_path, training, training.after(LAST)).step == LAST

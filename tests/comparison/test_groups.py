@@ -72,3 +72,10 @@ def test_thousands_of_groups_with_nothing_in_common_go_by_place():
     match = match_groups([(f"p{place}",) for place in range(600)], [(f"q{place}",) for place in range(601)])
     assert match.left_of == {place: place for place in range(600)}
     assert not match.same_members
+
+
+def test_beyond_so_many_pairs_groups_are_matched_by_place_alone():
+    left, right = ([(f"{side}{place}",) for place in range(501)] for side in "lr")
+    match = match_groups(left, right[:500])
+    assert match.left_of == {place: place for place in range(500)}
+    assert (match.same_members, match.same_order) == (False, False)

@@ -98,3 +98,14 @@ def test_more_than_can_be_hashed_is_said(monkeypatch):
     found = diff(trained(), trained(state))
     assert {row.kind for row in found.rows} == {Kind.CHANGED}
     assert any("have to be hashed" in said for said in found.not_compared)
+
+
+@pytest.mark.parametrize(("old", "new"), [("fc", "head"), ("a.fc", "b.fc"), ("fc", "deep.fc"), ("net.fc", "fc")])
+def test_zeros_beside_a_renamed_weight_are_renamed_with_it(old, new):
+    weight = torch.arange(12.0).view(4, 3)
+    left, right = ({f"{name}.weight": weight, f"{name}.bias": torch.zeros(4)} for name in (old, new))
+    other = {"out.weight": torch.arange(8.0) + 50}
+    found = diff(checkpoint({**left, **other}), checkpoint({**right, **other}))
+    assert {(row.parameter, row.kind, row.other) for row in found.rows} == {
+        (f"{old}.{key}", Kind.RENAMED, f"{new}.{key}") for key in ("weight", "bias")
+    }

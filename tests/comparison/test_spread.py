@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ckptcheck.comparison.spread import AGREE, APART, LEFT_ONLY, RIGHT_ONLY, UNLIKE, norm_gaps, spread_of
+from ckptcheck.comparison.spread import AGREE, APART, LEFT_ONLY, RIGHT_ONLY, UNLIKE, alike, norm_gaps, spread_of
+from ckptcheck.state.tensor import TensorSpec
 from ckptcheck.trace.items import Item
 from ckptcheck.trace.measuring import plain
 from tests.comparison.written import gradient, groups, steps, tensor, write
@@ -70,3 +71,10 @@ def test_norms_tell_who_is_furthest_apart_at_the_end(tmp_path):
     found, traces = spread(tmp_path, left, right)
     gaps = dict(zip([item.name for item in found.items], norm_gaps(found, *traces), strict=True))
     assert gaps == {"a": 0.25, "b": 0.5, "c": 0.0, "d": np.inf}
+
+
+def test_tensors_of_one_shape_that_hold_something_can_be_held_against_each_other():
+    one, scalar, empty = (TensorSpec("float32", shape) for shape in ((1,), (), (0,)))
+    assert alike(one, TensorSpec("float64", (1,)))
+    assert alike(scalar, scalar)
+    assert not any((alike(one, scalar), alike(empty, empty), alike(None, one), alike(one, None), alike(None, None)))

@@ -166,7 +166,7 @@ def test_the_limit_on_runs_is_told(check: Check, target: Written, monkeypatch: p
     ("asked", "said"),
     [
         ({"run": "a", "resume": "b"}, "--bisect is for a target"),
-        ({"target": "x.py", "rtol": 0.1}, "--bisect and --rtol/--atol"),
+        ({"target": "x.py", "rtol": 0.1}, "--bisect and tolerances exclude each other"),
         ({"target": "x.py", "resume_device": "cuda"}, "--bisect and --resume-device"),
     ],
 )

@@ -114,6 +114,58 @@ ACCEPTED: Final[tuple[Accepted, ...]] = (
         ("_TO_EXPONENT_1: Final = np.float32(2.0**-127)",),
         "a distance goes into its bucket and out of it by the same factor; 1, which becomes subnormal, stays exact",
     ),
+    Accepted(
+        "ckptcheck/comparison/streams.py",
+        ("work_off(range(len(questions)), answer, 0)",),
+        "fewer than one thread are this thread alone",
+    ),
+    Accepted(
+        "ckptcheck/comparison/streams.py",
+        ("return thread_count() if total_bytes > max(ALONE_BYTES, SMALL_BYTES * tensors) else 0",),
+        "fewer than one thread are this thread alone",
+    ),
+    Accepted(
+        "ckptcheck/comparison/moves.py",
+        ("work_off(list(spots), take, thread_count() if len(spots) > 1 else 0)",),
+        "fewer than one thread are this thread alone",
+    ),
+    Accepted(
+        "ckptcheck/comparison/traces.py",
+        ("first = first if first is not None else max(whole[0][:1] + whole[1][:1], default=2)",),
+        "where neither trace has a whole step none is compared, whichever is the first",
+    ),
+    Accepted(
+        "ckptcheck/comparison/moves.py",
+        ('end = name.rfind(".", 1, end)',),
+        "no name of a parameter begins with a dot",
+    ),
+    Accepted(
+        "ckptcheck/comparison/surveying.py",
+        ("view = worker.views(nbytes, 1)[0] if worker is not None else memoryview(bytearray(nbytes))",),
+        "the second of two buffers is not looked at",
+    ),
+    Accepted(
+        "ckptcheck/rules/stored/counters.py",
+        ("[one for one in counted if _is_count(one.value) and (one.value or -1) > recorded],",),
+        "a counter of 0 is ahead of no recorded step, as -1 is",
+    ),
+    Accepted(
+        "ckptcheck/rules/loads/numbers.py",
+        ("return 0 < ITEMSIZE_BYTES.get(one.dtype, 0) < ITEMSIZE_BYTES.get(other.dtype, -1)",),
+        "nothing above 0 is less than the size of an unknown dtype, whether that counts as 0 or as less",
+    ),
+    Accepted(
+        "ckptcheck/rules/stored/schedulers.py",
+        ('inner = tuple(_scheduler(f"{front}_schedulers[{place}]", within[place], depth + 1) for place in places)',),
+        "how deep schedules within schedules are followed: none is nested eight times",
+        is_equal=False,
+    ),
+    Accepted(
+        "ckptcheck/comparison/moves.py",
+        ("except CosmicRayTestingException:",),
+        "the hash that is taken where xxhash is not installed, which it is where the suite runs",
+        is_equal=False,
+    ),
 )
 
 

@@ -9,9 +9,6 @@ from ckptcheck import verbs
 from ckptcheck.finding import Severity, Verdict
 from tests.check_cases.following import A, B, _nan_on_both, _odd
 from tests.check_cases.two import named, parameters, two
-from tests.told import listening
-
-heard = pytest.fixture(autouse=True)(listening)
 
 
 def _numbers(result):

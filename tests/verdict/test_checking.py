@@ -17,9 +17,6 @@ from ckptcheck.verdict.check_question import CheckQuestion
 from ckptcheck.verdict.checking import check_checkpoint
 from ckptcheck.verdict.files_part import files_part
 from ckptcheck.verdict.members import THREADS, verify_members
-from tests.told import listening
-
-heard = pytest.fixture(autouse=True)(listening)
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "fixtures" / "checkpoints" / "15_safetensors_sharded" / "sharded"

@@ -16,10 +16,7 @@ from ckptcheck.finding import Finding, NotJudged
 from ckptcheck.trace.reading import open_traces
 from ckptcheck.verdict.left_out import idle_pattern
 from ckptcheck.verdict.loads_seen import loads_seen
-from tests.told import listening
 from tests.trace.script.recorded import recording
-
-heard = pytest.fixture(autouse=True)(listening)
 
 SIZE = 4
 

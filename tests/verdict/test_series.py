@@ -26,9 +26,6 @@ from ckptcheck.state.checkpoint import Checkpoint
 from ckptcheck.verdict.series import MAX_READ
 from tests.check_cases.series import Run, whole, write
 from tests.samples import CHECKPOINTS
-from tests.told import listening
-
-heard = pytest.fixture(autouse=True)(listening)
 
 
 def codes(result: Result, *wanted: str) -> list[tuple[str, Severity, str | None]]:

@@ -11,10 +11,7 @@ from ckptcheck.errors import CheckpointError
 from ckptcheck.finding import Severity, Verdict
 from ckptcheck.readers.reading import read_raw
 from tests.check_cases.series import Run, whole, write
-from tests.told import listening
 from tests.verdict.test_series import codes, reasons
-
-heard = pytest.fixture(autouse=True)(listening)
 
 
 def test_the_weights_of_another_save_are_told_with_both_names(tmp_path: Path) -> None:

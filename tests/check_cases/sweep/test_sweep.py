@@ -6,9 +6,6 @@ from collections import Counter
 import pytest
 
 from tests.check_cases.sweep.judging import Caught, alarms, caught
-from tests.told import listening
-
-heard = pytest.fixture(autouse=True)(listening)
 
 HEALTHY = range(40)
 BROKEN = range(500, 508)
