@@ -11,12 +11,13 @@ from ckptcheck.reports.sheet import Sheet
 _WITHOUT_COMPARISON: Final = frozenset({"save", "resume"})
 _TOLD_ELSEWHERE: Final = frozenset({
     "trajectory", "divergence", "crossed", "runs", "magnitudes", "notes", "set", "run", "resume", "alignment",
-    "saved_later", "bisection",
-    "required", "noise", "acceptances",
+    "saved_later", "bisection", "required", "noise", "acceptances", "stages", "gradients", "membership",
 })  # fmt: skip
 _OUTPUTS: Final = ("checkpoint", "step", "trace", "seconds")
 """What is shown of a command that compares nothing unless all is wanted."""
 _LABELS: Final = {"step": "After step"}
+_LEFT_OUT: Final = "trajectory_left_out"
+"""How many differences are in no part; nothing to say where there are none."""
 _IN_SHORT: Final = ("python", "torch", "device", "device_name", "resume_device")
 """Facts of the environment that are shown unless all are wanted, and the thread count."""
 
@@ -131,8 +132,16 @@ def settings(sheet: Sheet, result: Result, full: bool) -> None:
     if not (full or result.command in _WITHOUT_COMPARISON):
         return
     for key, value in result.parts.items():
-        if key not in _TOLD_ELSEWHERE and (full or (key in _OUTPUTS and value is not None)):
-            sheet.row(_LABELS.get(key, key.replace("_", " ").capitalize()), words.scalar(value))
+        if key in _TOLD_ELSEWHERE or (key == _LEFT_OUT and not value):
+            continue
+        if full or (key in _OUTPUTS and value is not None):
+            sheet.row(_LABELS.get(key, key.replace("_", " ").capitalize()), _listed(value))
+
+
+def _listed(value: Json) -> str:
+    """A value in short; of a list of plain ones each, which is no index."""
+    plain = isinstance(value, list) and value and not any(isinstance(one, (list, dict)) for one in value)
+    return ", ".join(map(words.scalar, value)) if plain and isinstance(value, list) else words.scalar(value)
 
 
 def environment(sheet: Sheet, result: Result, full: bool) -> None:

@@ -23,6 +23,7 @@ from ckptcheck.reports.findings import other_findings, without_effect
 from ckptcheck.reports.headlines import headline
 from ckptcheck.reports.margin import compared, crossed, environment, not_judged, points, runs, settings
 from ckptcheck.reports.page import Detail, Page
+from ckptcheck.reports.presence import gradients
 from ckptcheck.reports.sheet import Sheet
 
 _VERDICT_STYLES: Final = {
@@ -67,6 +68,7 @@ def _trajectory(sheet: Sheet, result: Result, page: Page) -> None:
     distances.differences(sheet, result, full)
     if not curves.drift(sheet, result, page):
         distances.drift(sheet, result, full)
+    gradients(sheet, result, full)
     other_findings(sheet, result, full)
     checked.demanded(sheet, result)
     acceptances(sheet, result, full)
